@@ -1,0 +1,2 @@
+//! nvpair-proxy.
+fn main() {}

@@ -1,0 +1,3 @@
+//! nvpair-proxy as a library.
+
+pub mod rules;

@@ -1,0 +1,4 @@
+//! Layer 0: the decisions. Pure: no clock, random, lock, socket, file or async.
+
+pub mod engine;
+pub mod ids;
