@@ -60,7 +60,10 @@ pub struct UnknownEngine(pub String);
 
 /// The ids of all engines, in table order, for messages.
 pub fn known_engines() -> String {
-    EngineId::all().map(EngineId::as_str).collect::<Vec<_>>().join(", ")
+    EngineId::all()
+        .map(EngineId::as_str)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 impl FromStr for EngineId {
@@ -233,11 +236,19 @@ pub enum Warm {
 }
 
 const fn post(path: &'static str) -> Route {
-    Route { verb: Verb::Post, path, kind: RouteKind::Inference }
+    Route {
+        verb: Verb::Post,
+        path,
+        kind: RouteKind::Inference,
+    }
 }
 
 const fn list(path: &'static str, shape: ListShape, upstream: &'static str) -> Route {
-    Route { verb: Verb::Get, path, kind: RouteKind::List { shape, upstream } }
+    Route {
+        verb: Verb::Get,
+        path,
+        kind: RouteKind::List { shape, upstream },
+    }
 }
 
 /// The engines, in the order in which they are always listed.
@@ -301,7 +312,9 @@ pub static ENGINES: [Engine; 3] = [
         inventory: Inventory {
             path: "/v1/models",
             shape: ListShape::OpenAi,
-            warm: Warm::StateList { path: "/api/v0/models" },
+            warm: Warm::StateList {
+                path: "/api/v0/models",
+            },
         },
         client_base: "/v1",
     },
@@ -358,13 +371,26 @@ mod tests {
 
     #[test]
     fn ports_are_those_of_the_spec() {
-        let ports: Vec<_> =
-            ENGINES.iter().map(|e| (e.facade_port, e.moved_port, e.standalone_port)).collect();
-        assert_eq!(ports, [(11434, 11435, 11435), (1234, 1235, 1234), (8080, 8081, 8080)]);
+        let ports: Vec<_> = ENGINES
+            .iter()
+            .map(|e| (e.facade_port, e.moved_port, e.standalone_port))
+            .collect();
+        assert_eq!(
+            ports,
+            [
+                (11434, 11435, 11435),
+                (1234, 1235, 1234),
+                (8080, 8081, 8080)
+            ]
+        );
         let files: Vec<_> = ENGINES.iter().map(|e| e.port_file).collect();
         assert_eq!(
             files,
-            ["proxy-port.json", "lmstudio-proxy-port.json", "llamacpp-proxy-port.json"]
+            [
+                "proxy-port.json",
+                "lmstudio-proxy-port.json",
+                "llamacpp-proxy-port.json"
+            ]
         );
         let never: Vec<_> = ENGINES.iter().map(|e| e.never_restored).collect();
         assert_eq!(never, [None, Some(1235), Some(8081)]);
@@ -378,7 +404,10 @@ mod tests {
             ("llama3:latest", "llama3:latest"),
             ("llama3:8b", "llama3:8b"),
             ("registry.example/llama3", "registry.example/llama3:latest"),
-            ("registry.example:5000/llama3", "registry.example:5000/llama3:latest"),
+            (
+                "registry.example:5000/llama3",
+                "registry.example:5000/llama3:latest",
+            ),
             ("llama3@sha256:abc", "llama3@sha256:abc"),
             ("  llama3 ", "llama3:latest"),
             ("", ""),

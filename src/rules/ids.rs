@@ -108,7 +108,10 @@ mod tests {
 
     #[test]
     fn a_run_id_is_always_sixteen_hex_digits() {
-        assert_eq!(RunId::from_bytes([0, 0, 0, 0, 0, 0, 0, 1]).as_str(), "0000000000000001");
+        assert_eq!(
+            RunId::from_bytes([0, 0, 0, 0, 0, 0, 0, 1]).as_str(),
+            "0000000000000001"
+        );
         assert_eq!(RunId::from_bytes([0xff; 8]).as_str(), "ffffffffffffffff");
     }
 
@@ -116,6 +119,9 @@ mod tests {
     fn node_ids_order_by_bytes() {
         let mut ids = vec![NodeId::from("b"), NodeId::from("B"), NodeId::from("a")];
         ids.sort();
-        assert_eq!(ids, vec![NodeId::from("B"), NodeId::from("a"), NodeId::from("b")]);
+        assert_eq!(
+            ids,
+            vec![NodeId::from("B"), NodeId::from("a"), NodeId::from("b")]
+        );
     }
 }

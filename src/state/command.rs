@@ -1,0 +1,240 @@
+//! What a driver may ask of the daemon: one interface for the broker link, the control socket and
+//! the standalone director.
+//!
+//! Owns: the commands, their parameters and answers, the queue's sending end.
+//! Leaves to others: carrying them out (`daemon`), where they come from (`broker`, `control`,
+//! `director`).
+//!
+//! Order is part of the contract: a command's answer is given by calling its responder, and the
+//! notices that belong after the answer are emitted only when that call has returned. So a link
+//! that writes its reply frame inside the responder gets every frame in the right order.
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::rules::engine::EngineId;
+use crate::rules::ids::NodeId;
+use crate::wire::broker::{DirectoryNode, NodeRecord};
+use crate::wire::control::PortSet;
+use crate::wire::jsonrpc::{CommandError, ErrorCode};
+
+/// Takes the answer of one command. Called exactly once, on the task that carries commands out;
+/// must not block.
+pub struct Responder<T>(Box<dyn FnOnce(Result<T, CommandError>) + Send>);
+
+impl<T> Responder<T> {
+    /// A responder that calls `f`.
+    pub fn new(f: impl FnOnce(Result<T, CommandError>) + Send + 'static) -> Self {
+        Self(Box::new(f))
+    }
+
+    /// Gives the answer.
+    pub fn answer(self, result: Result<T, CommandError>) {
+        (self.0)(result);
+    }
+}
+
+/// `facade/enable`.
+#[derive(Clone, Debug)]
+pub struct Enable {
+    /// Engine whose facade to start.
+    pub engine: EngineId,
+    /// 0 = the engine's standalone port.
+    pub port: i64,
+    /// Extra loopback addresses, `host:port`.
+    pub alias_addresses: Vec<String>,
+    /// Use `port` even where a saved port exists.
+    pub ignore_persisted_port: bool,
+}
+
+/// Answer of `facade/enable`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Enabled {
+    /// Port actually bound.
+    pub port: u16,
+    /// Where it came from.
+    pub rule: PortRule,
+    /// Whether it was up before.
+    pub already: bool,
+}
+
+/// Which rule decided a facade's port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PortRule {
+    /// As asked.
+    Requested,
+    /// The engine's standalone port, since none was asked for.
+    Standalone,
+    /// The port saved by an earlier `set-port`.
+    Saved,
+}
+
+/// A node that somebody named by hand, or that this machine's director found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ManualNode {
+    /// Id, host, port, addresses, models.
+    pub record: NodeRecord,
+    /// What only a standalone driver knows; empty from a broker.
+    pub extra: NodeExtra,
+}
+
+/// Particulars of a probed node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeExtra {
+    /// Path prefix in front of every path, without trailing slash; usually empty.
+    pub prefix: String,
+    /// Sent as `Authorization: Bearer` to this node only.
+    pub api_key: Option<String>,
+    /// Models in its memory.
+    pub warm: Vec<String>,
+    /// Parallel requests it runs; 0 = not known, counts as 1.
+    pub slots: u32,
+    /// Relative weight; 0 = 1.
+    pub weight: u32,
+    /// Context length by model, where told.
+    pub context: Vec<(String, u64)>,
+    /// Whether its last probes failed: then it stays listed but is no candidate.
+    pub unreachable: Option<String>,
+    /// Whether it is this machine's own engine.
+    pub local: bool,
+    /// Whether it is a built-in sample.
+    pub sample: bool,
+}
+
+/// `node/set-local-backend`: this machine's engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalBackend {
+    /// Loopback host; empty = 127.0.0.1.
+    pub host: String,
+    /// 0 = none.
+    pub port: u16,
+    /// Whether it may be used.
+    pub healthy: bool,
+}
+
+/// One rank of a scheduler snapshot, after clamping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rank {
+    /// Node.
+    pub id: NodeId,
+    /// Jobs pending there.
+    pub pending: u64,
+    /// 0 to 3.
+    pub gpu_pressure: u64,
+}
+
+/// `node/set-priority`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PrioritySnapshot {
+    /// Above 0.
+    pub generation: u64,
+    /// Best first; unknown ids are kept.
+    pub nodes: Vec<NodeId>,
+    /// Load by node; a missing node has none.
+    pub ranks: Vec<Rank>,
+}
+
+/// Severity threshold of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Everything.
+    Debug,
+    /// The default.
+    Info,
+    /// States that last.
+    Warn,
+    /// Failures only.
+    Error,
+}
+
+impl LogLevel {
+    /// The level of this name, as the original spells it.
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
+            "debug" => Some(Self::Debug),
+            "info" => Some(Self::Info),
+            "warn" => Some(Self::Warn),
+            "error" => Some(Self::Error),
+            _ => None,
+        }
+    }
+
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// One request to the daemon. Carried out one at a time, in order of arrival.
+pub enum Command {
+    /// Start a facade. Emits, before the answer: `error` on a lost bind; otherwise the alias report
+    /// or clear, `ready`, `discovery:subscribe`.
+    Enable(Enable, Responder<Enabled>),
+    /// Move a facade (1..=65535, else invalid params). Emits `ready` before the answer if it moved.
+    SetPort(EngineId, i64, Responder<PortSet>),
+    /// Pin a node, or `None` for automatic. Emits `node/selection-changed` after the answer.
+    Select(EngineId, Option<NodeId>, Responder<()>),
+    /// Add or replace a manual node. Emits `node/discovered` or `node/updated` after the answer.
+    AddManual(EngineId, Box<ManualNode>, Responder<()>),
+    /// Remove a manual node; answers whether it was there. Emits after the answer, if it was:
+    /// `node/selection-changed` if it was pinned, then `node/removed`.
+    RemoveManual(EngineId, NodeId, Responder<bool>),
+    /// Replace what is known of this machine's engine.
+    SetLocalBackend(EngineId, LocalBackend, Responder<()>),
+    /// Apply a scheduler snapshot once; answers the length of the list now in force.
+    SetPriority(PrioritySnapshot, Responder<usize>),
+    /// Replace the relayed nodes of a facade; silently dropped where the facade is not enabled.
+    /// Emits the differences, before the answer.
+    Discovery(EngineId, Vec<DirectoryNode>, Responder<()>),
+    /// Change the log's threshold; answers the level now in force.
+    SetLogLevel(LogLevel, Responder<LogLevel>),
+    /// Stop the daemon, after the answer.
+    Shutdown(Responder<()>),
+}
+
+/// The sending end of the daemon's command queue.
+#[derive(Clone)]
+pub struct Commands(mpsc::Sender<Command>);
+
+/// The receiving end; the daemon holds the only one.
+pub type CommandQueue = mpsc::Receiver<Command>;
+
+impl Commands {
+    /// A queue of this many commands; a full one makes senders wait.
+    pub fn queue(depth: usize) -> (Self, CommandQueue) {
+        let (tx, rx) = mpsc::channel(depth);
+        (Self(tx), rx)
+    }
+
+    /// Puts a command on the queue. Fails once the daemon is stopping.
+    pub async fn send(&self, command: Command) -> Result<(), CommandError> {
+        self.0.send(command).await.map_err(|_| stopping())
+    }
+
+    /// Sends a command made from a responder and waits for its answer.
+    pub async fn call<T: Send + 'static>(
+        &self,
+        command: impl FnOnce(Responder<T>) -> Command,
+    ) -> Result<T, CommandError> {
+        let (tx, rx) = oneshot::channel();
+        // Nobody waiting any more is no fault of the command.
+        let responder = Responder::new(move |r| drop(tx.send(r)));
+        self.send(command(responder)).await?;
+        match rx.await {
+            Ok(answer) => answer,
+            // The responder was dropped unanswered: the handler panicked.
+            Err(_) => Err(CommandError::new(
+                ErrorCode::Internal,
+                "internal error while handling the command; see the log",
+            )),
+        }
+    }
+}
+
+fn stopping() -> CommandError {
+    CommandError::refused("the daemon is shutting down")
+}

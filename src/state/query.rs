@@ -1,0 +1,31 @@
+//! What a driver may read without a command: answers come straight from the state.
+//!
+//! Owns: the list of questions. Leaves to others: the answers (`state`), their form (`wire`).
+//! A trait, so that a link or the control socket can be tested without a daemon behind it.
+
+use crate::rules::engine::EngineId;
+use crate::rules::ids::{JobId, NodeId};
+use crate::wire::broker::NodeRecord;
+use crate::wire::control::{DaemonInfo, ModelList, Status, Workload, WorkloadFilter, WorkloadList};
+
+/// Questions the daemon answers at once.
+pub trait Queries: Send + Sync {
+    /// Whether this engine has a facade here. Checked before parameters are decoded (-32002 goes
+    /// before -32602).
+    fn is_enabled(&self, engine: EngineId) -> bool;
+    /// Relayed and manual nodes of a facade, by id; a relayed one wins over a manual one.
+    fn nodes(&self, engine: EngineId) -> Vec<NodeRecord>;
+    /// The pinned node; `None` = automatic.
+    fn selected(&self, engine: EngineId) -> Option<NodeId>;
+    /// Who this daemon is.
+    fn info(&self) -> DaemonInfo;
+    /// Everything `status` shows.
+    fn status(&self) -> Status;
+    /// Recent and live workloads, newest first.
+    fn workloads(&self, filter: &WorkloadFilter) -> WorkloadList;
+    /// Workloads with this number: one on the named engine, or one on each engine that has it.
+    /// With their timelines.
+    fn workload(&self, engine: Option<EngineId>, id: JobId) -> Vec<Workload>;
+    /// The merged catalogue.
+    fn models(&self, engine: Option<EngineId>, loaded: bool) -> ModelList;
+}

@@ -1,0 +1,286 @@
+//! Shapes of the local control socket: our own spelling (product: snake_case, `schema_version`,
+//! times `*_at` in Unix ms, spans `*_ms`).
+//!
+//! Owns: what `status`, `workloads`, `models` and `nodes` answer, for the daemon and its clients.
+//! Leaves to others: methods (`control::api`), tables (`cmd`).
+
+use serde::{Deserialize, Serialize};
+
+use super::broker::{Stats, WorkloadState};
+use crate::rules::engine::EngineId;
+use crate::rules::ids::{JobId, NodeId, RunId};
+
+/// Version of every document below. Raised when a field changes its meaning or goes.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// How the daemon is driven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// By a broker.
+    Broker,
+    /// By its own director.
+    Standalone,
+    /// Sample engines only.
+    Demo,
+}
+
+/// Who answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DaemonInfo {
+    /// Version of the binary.
+    pub version: String,
+    /// Process id.
+    pub pid: u32,
+    /// Its driver.
+    pub mode: Mode,
+    /// This process's run.
+    pub run_id: RunId,
+    /// Unix ms of its start.
+    pub started_at: u64,
+    /// Path of the control socket, if there is one.
+    pub socket: Option<String>,
+}
+
+/// One enabled facade.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FacadeStatus {
+    /// Its engine.
+    pub engine: EngineId,
+    /// Bound port.
+    pub port: u16,
+    /// Bound alias addresses.
+    pub aliases: Vec<String>,
+    /// The pinned node, if any.
+    pub pin: Option<NodeId>,
+    /// Requests being served now.
+    pub in_flight: u64,
+    /// Unix ms since when it is enabled.
+    pub since_at: u64,
+}
+
+/// How a node came to be known or is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeKind {
+    /// This machine's own engine.
+    Local,
+    /// Added by hand or by configuration.
+    Manual,
+    /// Another proxy of the cluster.
+    Peer,
+    /// A built-in sample engine.
+    Sample,
+}
+
+/// Whether a node can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeState {
+    /// It answers.
+    Healthy,
+    /// It did not answer the last probes, or cannot be reached at all.
+    Unreachable,
+    /// Known, but it was not asked yet.
+    Unknown,
+}
+
+/// One node of one facade.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// Node id.
+    pub id: NodeId,
+    /// Host name, for display.
+    pub name: String,
+    /// Facade it belongs to.
+    pub engine: EngineId,
+    /// How it is known.
+    pub kind: NodeKind,
+    /// Whether it can be used.
+    pub state: NodeState,
+    /// Why not, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Address that would be dialled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// Jobs the scheduler knows of.
+    pub pending: u64,
+    /// GPU pressure, 0 to 3.
+    pub pressure: u64,
+    /// Reservations and, standalone, requests of ours in flight.
+    pub reserved: u64,
+    /// Sum of the three.
+    pub load: u64,
+    /// Advertised models.
+    pub models: Vec<String>,
+    /// Models in its memory.
+    pub warm: Vec<String>,
+}
+
+/// What decides between nodes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SchedulerStatus {
+    /// `listed`, `weighted` or `ordered`.
+    pub policy: String,
+    /// Last applied generation; 0 for none.
+    pub generation: u64,
+    /// Age of that snapshot; null for none.
+    pub age_ms: Option<u64>,
+}
+
+/// Workloads by state, since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkloadCounts {
+    /// Waiting now.
+    pub queued: u64,
+    /// Producing now.
+    pub running: u64,
+    /// Ended well.
+    pub completed: u64,
+    /// Ended badly.
+    pub failed: u64,
+    /// Ended by the requester.
+    pub cancelled: u64,
+}
+
+/// Answer of `status`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Who answers.
+    pub daemon: DaemonInfo,
+    /// Enabled facades, in table order.
+    pub facades: Vec<FacadeStatus>,
+    /// Nodes, by facade and id.
+    pub nodes: Vec<NodeStatus>,
+    /// The scheduler.
+    pub scheduler: SchedulerStatus,
+    /// Counts.
+    pub workloads: WorkloadCounts,
+    /// Fallback providers; empty while none is configured.
+    pub providers: Vec<serde_json::Value>,
+    /// The dynamic node pool; null while it is off.
+    pub pool: Option<serde_json::Value>,
+}
+
+/// What happened to a workload at one moment.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TimelineEntry {
+    /// Milliseconds since arrival.
+    pub at_ms: u64,
+    /// `admitted`, `dispatched`, `refused`, `waiting`, `started`, `completed`, `failed`,
+    /// `cancelled`.
+    pub event: String,
+    /// Node concerned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeId>,
+    /// Load of that node when it was chosen: pending, pressure, reserved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<[u64; 3]>,
+    /// In words; never content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+/// One workload.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Workload {
+    /// Facade.
+    pub engine: EngineId,
+    /// Number on that facade.
+    pub id: JobId,
+    /// Run it belongs to.
+    pub run_id: RunId,
+    /// Model as requested.
+    pub model: String,
+    /// Path without query.
+    pub path: String,
+    /// Length of the request body.
+    pub body_bytes: u64,
+    /// State now.
+    pub state: WorkloadState,
+    /// Node it is on or was served by.
+    pub node: Option<NodeId>,
+    /// Unix ms of arrival.
+    pub created_at: u64,
+    /// Unix ms of commit.
+    pub started_at: Option<u64>,
+    /// Unix ms of the end.
+    pub ended_at: Option<u64>,
+    /// HTTP status the client got.
+    pub status: Option<u16>,
+    /// Why it failed or was cancelled.
+    pub error: Option<String>,
+    /// Counts, once ended.
+    pub stats: Option<Stats>,
+    /// Events in order; only when one workload is asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timeline: Vec<TimelineEntry>,
+}
+
+/// Filter of `workloads/list`; every field narrows.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WorkloadFilter {
+    /// Facade.
+    pub engine: Option<EngineId>,
+    /// State.
+    pub state: Option<WorkloadState>,
+    /// Model, compared as the engine compares.
+    pub model: Option<String>,
+    /// Node id.
+    pub node: Option<String>,
+    /// At most so many, newest first.
+    pub limit: Option<usize>,
+}
+
+/// Answer of `workloads/list`: newest first.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WorkloadList {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// The workloads.
+    pub workloads: Vec<Workload>,
+}
+
+/// One model of the merged catalogue.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ModelEntry {
+    /// Facade.
+    pub engine: EngineId,
+    /// Name.
+    pub model: String,
+    /// Nodes that advertise it.
+    pub owners: Vec<NodeId>,
+    /// Nodes that have it in memory.
+    pub loaded: Vec<NodeId>,
+    /// Context length in tokens, when a node told it.
+    pub context_length: Option<u64>,
+}
+
+/// Answer of `models/list`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ModelList {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Models by facade and name.
+    pub models: Vec<ModelEntry>,
+}
+
+/// Answer of `set-port`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PortSet {
+    /// Version of the daemon.
+    pub version: String,
+    /// Port the facade listens on now.
+    pub port: u16,
+}
+
+/// Answer of `node/select` and `node/selected`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Selected {
+    /// The pinned node; empty for automatic.
+    pub id: String,
+}

@@ -1,0 +1,5 @@
+//! Layer 1: shapes on the wire. serde types only; nothing here decides or does anything.
+
+pub mod broker;
+pub mod control;
+pub mod jsonrpc;
