@@ -1,5 +1,10 @@
 //! Layer 0: the decisions. Pure: no clock, random, lock, socket, file or async.
 
 pub mod address;
+pub mod budget;
+pub mod dispatch;
 pub mod engine;
 pub mod ids;
+pub mod outcome;
+pub mod route;
+pub mod workload;
