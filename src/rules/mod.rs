@@ -2,5 +2,6 @@
 
 pub mod address;
 pub mod engine;
+pub mod gate;
 pub mod ids;
 pub mod model_scan;
