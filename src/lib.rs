@@ -1,6 +1,8 @@
 //! nvpair-proxy as a library.
 
 pub mod config;
+pub mod facade;
+pub mod net;
 pub mod rules;
 pub mod state;
 pub mod wire;

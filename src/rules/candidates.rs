@@ -51,6 +51,8 @@ pub struct Target {
     pub slots: u32,
     /// Relative weight, at least 1.
     pub weight: u32,
+    /// Whether it has other addresses and none is known to answer.
+    pub unconfirmed: bool,
 }
 
 /// Why a node is no candidate.
@@ -111,8 +113,8 @@ pub struct Sources<'a> {
     pub aliases: &'a [(String, u16)],
     /// This machine's engine, host and port, if healthy.
     pub backend: Option<(&'a str, u16)>,
-    /// Chosen address of a node: confirmed, or the best-ranked.
-    pub address: &'a dyn Fn(&Node) -> Option<String>,
+    /// Chosen address of a node, confirmed or best-ranked, and whether a confirmation is wanted.
+    pub address: &'a dyn Fn(&Node) -> Option<(String, bool)>,
     /// Whether a principal's certificate is pinned now.
     pub pinned: &'a dyn Fn(&str) -> bool,
 }
@@ -225,7 +227,7 @@ fn resolve(s: &Sources, node: &Node, is_manual: bool) -> Result<Target, Exclusio
     if node.extra.local {
         return own(s, node);
     }
-    let host = (s.address)(node).ok_or(Exclusion::NoAddress)?;
+    let (host, unconfirmed) = (s.address)(node).ok_or(Exclusion::NoAddress)?;
     let port = node.port;
     if is_own_listener(s, &host, port) {
         return own(s, node);
@@ -236,7 +238,10 @@ fn resolve(s: &Sources, node: &Node, is_manual: bool) -> Result<Target, Exclusio
         // Its engine listens on its own loopback only, and its proxy refuses plaintext.
         _ => return Err(Exclusion::NotPinned),
     };
-    target(node, kind, host, port)
+    Ok(Target {
+        unconfirmed,
+        ..target(node, kind, host, port)?
+    })
 }
 
 /// This machine: served by its engine, never by dialling ourselves.
@@ -271,6 +276,7 @@ fn target(node: &Node, kind: Kind, host: String, port: u16) -> Result<Target, Ex
         bearer,
         slots: node.extra.slots.max(1),
         weight: node.extra.weight.max(1),
+        unconfirmed: false,
     })
 }
 
@@ -325,7 +331,7 @@ pub(crate) mod tests {
                 port: 11434,
                 aliases: &self.aliases,
                 backend: self.backend,
-                address: &|n| n.addresses.first().cloned(),
+                address: &|n| n.addresses.first().map(|a| (a.clone(), false)),
                 pinned: &|p| self.pins.contains(&p),
             })
         }

@@ -156,6 +156,7 @@ mod tests {
                 bearer: None,
                 slots,
                 weight: 1,
+                unconfirmed: false,
             }),
             warm,
         }

@@ -349,7 +349,11 @@ impl FacadeState {
             port: inner.port,
             aliases: &inner.aliases,
             backend,
-            address: &|node| inner.confirmed.choose(&node.id, &self.ranked(node)),
+            address: &|node| {
+                let ranked = self.ranked(node);
+                let open = inner.confirmed.is_open(&node.id, &ranked);
+                Some((inner.confirmed.choose(&node.id, &ranked)?, open))
+            },
             pinned: &|principal| self.surroundings.is_pinned(principal),
         });
         let known = inner

@@ -1,11 +1,13 @@
 //! Layer 3: what the daemon knows while it runs. The only locks; narrow handles over the rules'
 //! structs.
 
+pub mod activity;
 pub mod command;
 pub mod confirm;
 pub mod discovery;
 pub mod events;
 pub mod facade;
+pub mod lifetime;
 pub mod query;
 pub mod scheduler;
 pub mod settings;

@@ -62,28 +62,8 @@ pub struct DirectoryNode {
     pub models_by_engine: Option<BTreeMap<String, Option<Vec<String>>>>,
 }
 
+pub use crate::rules::usage::Stats;
 pub use crate::rules::workload::State as WorkloadState;
-
-/// Counts measured from a committed response (spec §5.5).
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct Stats {
-    /// Tokens of the prompt, from the engine's own report.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prompt_tokens: Option<u64>,
-    /// Tokens generated.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub completion_tokens: Option<u64>,
-    /// Decode throughput, one decimal.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tokens_per_second: Option<f64>,
-    /// From the request's arrival to the first content byte, in milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ttft_ms: Option<u64>,
-    /// Whether tokens were counted from stream events instead of the engine's report.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub estimated: bool,
-}
 
 /// The whole record that every workload event carries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

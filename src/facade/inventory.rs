@@ -1,0 +1,208 @@
+//! The fleet's model list: every node asked at once, the answers merged (data plane 8).
+//!
+//! Owns: which answers count. Leaves to others: the calls (`fanout`), the merge (`rules::models`),
+//! what a browser may read (`rules::cors`).
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
+use hyper::body::Incoming;
+
+use crate::net::answers;
+use crate::rules::candidates::{Candidate, drop_shared};
+use crate::rules::cors::{self, Ask, Grant};
+use crate::rules::engine::{ListShape, Naming};
+use crate::rules::models::{self, Record};
+
+use super::Facade;
+use super::answer::Content;
+use super::exchange::{own, own_error};
+use super::fanout::{self, Question, Reply};
+use super::report::Report;
+
+const UNAVAILABLE: &str = "model inventory unavailable";
+
+/// What one node's answer is worth.
+enum Verdict<'a> {
+    /// No connection, or a status of 500 and above.
+    Unavailable,
+    /// It does not let this origin read.
+    Denied,
+    /// It answered, but not with a list.
+    Unusable,
+    /// Its records.
+    Valid(Vec<Record<'a>>),
+}
+
+/// Every reachable node in the order a request would try them.
+pub fn everybody(facade: &Facade) -> Vec<Candidate> {
+    let routing = facade.state.routing();
+    let mut all = routing.view.candidates(None).to_vec();
+    facade
+        .context
+        .shared
+        .scheduler
+        .order(routing.pin.as_ref(), &mut all, None);
+    if routing.view.shares_addresses() {
+        drop_shared(&mut all);
+    }
+    all
+}
+
+/// Answers a model list.
+pub async fn list(
+    mut report: Report,
+    request: Request<Incoming>,
+    shape: ListShape,
+    upstream: &'static str,
+) -> Response<Content> {
+    let facade = report.facade().clone();
+    let candidates = everybody(&facade);
+    report.fan_out(!candidates.is_empty());
+    let origin = request
+        .headers()
+        .get(header::ORIGIN)
+        .filter(|o| !o.is_empty())
+        .cloned();
+    let question = question(&request, upstream);
+    let upstreams = &facade.context.upstreams;
+    let replies = fanout::ask(upstreams, &candidates, &question, usize::MAX).await;
+    for (candidate, reply) in candidates.iter().zip(&replies) {
+        if reply.is_none() {
+            facade.state.forget_address(&candidate.target.node);
+        }
+    }
+    let naming = facade.state.engine().spec().naming;
+    match origin {
+        None => plain(&mut report, &replies, shape, naming),
+        Some(origin) => for_origin(&mut report, &replies, shape, naming, origin),
+    }
+}
+
+fn question(request: &Request<Incoming>, upstream: &'static str) -> Question {
+    let uri = match request.uri().query() {
+        None => Uri::from_static(upstream),
+        Some(query) => format!("{upstream}?{query}")
+            .parse()
+            .unwrap_or_else(|_| Uri::from_static(upstream)),
+    };
+    let mut question = Question::new(http::Method::GET, uri, request.headers());
+    question
+        .headers
+        .entry(header::ACCEPT)
+        .or_insert(HeaderValue::from_static("application/json"));
+    // Answers are read here, so they must come as they are.
+    question.headers.remove(header::ACCEPT_ENCODING);
+    question
+}
+
+/// Without a browser any valid list is enough; bad nodes are skipped.
+fn plain(
+    report: &mut Report,
+    replies: &[Option<Reply>],
+    shape: ListShape,
+    naming: Naming,
+) -> Response<Content> {
+    let lists: Vec<_> = replies
+        .iter()
+        .filter_map(|r| match judge(r.as_ref(), shape, naming, None) {
+            Verdict::Valid(records) => Some(records),
+            _ => None,
+        })
+        .collect();
+    if lists.is_empty() {
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        return own_error(report, status, UNAVAILABLE, UNAVAILABLE.to_owned());
+    }
+    merged(report, lists, shape, HeaderMap::new())
+}
+
+/// For a browser everybody who answered has to agree, and one live refusal is enough.
+fn for_origin(
+    report: &mut Report,
+    replies: &[Option<Reply>],
+    shape: ListShape,
+    naming: Naming,
+    origin: HeaderValue,
+) -> Response<Content> {
+    let mut lists = Vec::new();
+    let mut grants = Vec::new();
+    let mut unusable = false;
+    for reply in replies {
+        let verdict = judge(reply.as_ref(), shape, naming, Some(&origin));
+        match verdict {
+            Verdict::Unavailable => continue,
+            Verdict::Denied => {
+                let text = "an engine denied access to the model list";
+                return own_error(report, StatusCode::FORBIDDEN, text, text.to_owned());
+            },
+            Verdict::Unusable => unusable = true,
+            Verdict::Valid(records) => lists.push(records),
+        }
+        grants.extend(reply.as_ref().map(|r| Grant::read(&r.headers)));
+    }
+    let agreed = cors::combine(&Ask::Read(origin), &grants).map(|c| c.headers());
+    if unusable || grants.is_empty() {
+        let status = StatusCode::BAD_GATEWAY;
+        let mut response = own_error(report, status, UNAVAILABLE, UNAVAILABLE.to_owned());
+        response.headers_mut().extend(agreed.unwrap_or_default());
+        return response;
+    }
+    match agreed {
+        Ok(headers) => merged(report, lists, shape, headers),
+        Err(_) => {
+            let text = "engines do not all permit access to the model list";
+            own_error(report, StatusCode::FORBIDDEN, text, text.to_owned())
+        },
+    }
+}
+
+fn judge<'a>(
+    reply: Option<&'a Reply>,
+    shape: ListShape,
+    naming: Naming,
+    origin: Option<&HeaderValue>,
+) -> Verdict<'a> {
+    let Some(reply) = reply.filter(|r| !r.status.is_server_error()) else {
+        return Verdict::Unavailable;
+    };
+    if let Some(origin) = origin {
+        let refused = matches!(
+            reply.status,
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
+        );
+        let closed =
+            reply.status == StatusCode::OK && !Grant::read(&reply.headers).allows_origin(origin);
+        if refused || closed {
+            return Verdict::Denied;
+        }
+    }
+    if reply.status != StatusCode::OK {
+        return Verdict::Unusable;
+    }
+    match reply
+        .body
+        .as_ref()
+        .map(|body| models::parse(body, shape, naming))
+    {
+        Some(Ok(records)) => Verdict::Valid(records),
+        Some(Err(_)) | None => Verdict::Unusable,
+    }
+}
+
+fn merged(
+    report: &mut Report,
+    lists: Vec<Vec<Record<'_>>>,
+    shape: ListShape,
+    cors: HeaderMap,
+) -> Response<Content> {
+    let merged = models::merge(lists);
+    for model in &merged.conflicts {
+        let engine = report.facade().state.engine();
+        tracing::debug!(%engine, model, "nodes list different digests for one model");
+    }
+    let body = Bytes::from(models::render(shape, &merged.records));
+    let mut response = answers::json_response(StatusCode::OK, body);
+    response.headers_mut().extend(cors);
+    report.answered(StatusCode::OK.as_u16(), None);
+    own(response)
+}

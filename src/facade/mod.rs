@@ -1,0 +1,56 @@
+//! Layer 5: the request path of a facade.
+//!
+//! The way of one request: [`server`] accepts it and checks the door, [`exchange`] runs it through
+//! its attempts, [`attempt`] makes one, [`relay`] streams the committed answer, [`report`] tells how
+//! it ended. [`inventory`] and [`preflight`] ask all nodes at once instead.
+
+mod answer;
+mod attempt;
+mod exchange;
+mod fanout;
+mod inventory;
+mod preflight;
+mod relay;
+mod report;
+mod server;
+mod upgrade;
+
+use std::sync::Arc;
+
+use crate::net::upstream::Upstreams;
+use crate::rules::engine::EngineId;
+use crate::rules::ids::NodeId;
+use crate::state::activity::Activity;
+use crate::state::facade::FacadeState;
+use crate::state::lifetime::Lifetime;
+use crate::state::shared::Shared;
+
+pub use server::accept;
+
+/// Told of a transport failure on the request path, so that a driver may probe early.
+pub type OnFailure = Box<dyn Fn(EngineId, &NodeId) + Send + Sync>;
+
+/// What all facades of the process share.
+pub struct Context {
+    /// The daemon's state.
+    pub shared: Arc<Shared>,
+    /// Connections to engines.
+    pub upstreams: Arc<Upstreams>,
+    /// The process's phase.
+    pub lifetime: Arc<Lifetime>,
+    /// When each node was last reported alive.
+    pub activity: Activity,
+    /// This machine's name, which may stand in `Host`.
+    pub machine: String,
+    /// Told of transport failures.
+    pub on_failure: std::sync::OnceLock<OnFailure>,
+}
+
+/// One facade as the request path sees it.
+#[derive(Clone)]
+pub struct Facade {
+    /// Shared parts.
+    pub context: Arc<Context>,
+    /// Its own state.
+    pub state: Arc<FacadeState>,
+}

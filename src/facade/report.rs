@@ -1,0 +1,232 @@
+//! How a request ended, told exactly once, whatever ends it.
+//!
+//! Owns: the terminal workload event, the request's own event, its claim on the board of loads.
+//! Leaves to others: deciding the end while it is known (`exchange`, `relay`).
+//!
+//! A guard: hyper drops a request whose client left, and a panic unwinds it, so the report is given
+//! on drop. What nobody decided by then follows from the circumstances.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use http::{Method, Uri};
+
+use crate::net::client_io::Door;
+use crate::rules::candidates::Target;
+use crate::rules::ids::{JobId, NodeId};
+use crate::rules::outcome::End;
+use crate::rules::usage::Stats;
+use crate::state::events::Notice;
+use crate::state::lifetime::Phase;
+use crate::state::scheduler::Claim;
+use crate::state::workloads::{Admission, Job};
+use crate::wire::broker::{RequestFinished, RequestStarted};
+
+use super::Facade;
+
+/// The target of a request that goes to all nodes.
+const CLUSTER: &str = "cluster";
+
+/// One request's account.
+pub struct Report {
+    facade: Facade,
+    door: Arc<Door>,
+    id: JobId,
+    method: Method,
+    uri: Uri,
+    arrived: Instant,
+    created_at: u64,
+    node: Option<NodeId>,
+    target: Cow<'static, str>,
+    status: u16,
+    committed_at: Option<Instant>,
+    error: Option<String>,
+    end: Option<End>,
+    stats: Option<Stats>,
+    job: Option<Arc<Job>>,
+    /// Its weight on the board of loads.
+    pub claim: Claim,
+}
+
+impl Report {
+    /// The account of a request that just arrived.
+    pub fn new(facade: &Facade, door: &Arc<Door>, method: Method, uri: Uri) -> Self {
+        let unix = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Self {
+            facade: facade.clone(),
+            door: door.clone(),
+            id: facade.state.next_job(),
+            method,
+            uri,
+            arrived: Instant::now(),
+            created_at: unix.as_millis() as u64,
+            node: None,
+            target: Cow::Borrowed(""),
+            status: 0,
+            committed_at: None,
+            error: None,
+            end: None,
+            stats: None,
+            job: None,
+            claim: Claim::new(facade.context.shared.scheduler.clone()),
+        }
+    }
+
+    /// The facade it is on.
+    pub fn facade(&self) -> &Facade {
+        &self.facade
+    }
+
+    /// Its number.
+    pub fn id(&self) -> JobId {
+        self.id
+    }
+
+    /// When it arrived.
+    pub fn arrived(&self) -> Instant {
+        self.arrived
+    }
+
+    /// Path without query.
+    pub fn path(&self) -> &str {
+        self.uri.path()
+    }
+
+    /// The workload it is, if it is one.
+    pub fn job(&self) -> Option<&Arc<Job>> {
+        self.job.as_ref()
+    }
+
+    /// Admits it as a workload.
+    pub fn admit(&mut self, model: &str, body_bytes: u64, owners: Vec<NodeId>) {
+        self.job = Some(self.facade.context.shared.workloads.admit(Admission {
+            engine: self.facade.state.engine(),
+            id: self.id,
+            model: model.to_owned(),
+            path: self.path().to_owned(),
+            body_bytes,
+            created_at: self.created_at,
+            arrived: self.arrived,
+            owners,
+        }));
+    }
+
+    /// An answer of this node goes to the client.
+    pub fn commit(&mut self, target: &Target, status: u16) {
+        self.status = status;
+        self.committed_at = Some(Instant::now());
+        self.node = Some(target.node.clone());
+        self.error = None;
+        if self.facade.context.shared.events.heard() {
+            self.target = Cow::Owned(target.authority.to_string());
+            self.announce_start();
+        }
+        if let Some(job) = &self.job {
+            job.start(&target.node, status);
+        }
+    }
+
+    /// It goes to all nodes; announced as started only if there are any.
+    pub fn fan_out(&mut self, announce: bool) {
+        self.target = Cow::Borrowed(CLUSTER);
+        if announce && self.facade.context.shared.events.heard() {
+            self.announce_start();
+        }
+    }
+
+    /// We answer it ourselves, with this status; `why` is what went wrong, if anything did.
+    pub fn answered(&mut self, status: u16, why: Option<String>) {
+        self.status = status;
+        self.end = Some(match &why {
+            Some(text) => End::Own(text.clone()),
+            None => End::Relayed { status },
+        });
+        self.error = why;
+    }
+
+    /// The committed answer reached its end.
+    pub fn relayed(&mut self) {
+        self.end = Some(End::Relayed {
+            status: self.status,
+        });
+    }
+
+    /// The engine broke its committed answer off.
+    pub fn truncated(&mut self) {
+        self.relayed();
+        self.error = Some("upstream stream aborted mid-response".to_owned());
+    }
+
+    /// What was measured of the answer.
+    pub fn measured(&mut self, stats: Option<Stats>) {
+        self.stats = stats;
+    }
+
+    fn announce_start(&self) {
+        let started = RequestStarted {
+            id: self.id.to_string(),
+            node_id: self.node.clone(),
+            method: self.method.to_string(),
+            path: self.path().to_owned(),
+            target: self.target.to_string(),
+        };
+        let engine = self.facade.state.engine();
+        self.facade
+            .context
+            .shared
+            .events
+            .emit(&Notice::RequestStarted(engine, started));
+    }
+
+    /// What ended it, where nobody said so.
+    fn circumstances(&self) -> End {
+        if std::thread::panicking() {
+            End::Lost
+        } else if self.facade.context.lifetime.phase() == Phase::Cut {
+            End::Shutdown
+        } else if let Some(cause) = self.door.failure() {
+            End::ClientDead(cause)
+        } else {
+            End::ClientGone
+        }
+    }
+
+    fn finished(&self, error: Option<String>) -> RequestFinished {
+        let ms = |to: Instant| to.duration_since(self.arrived).as_millis() as u64;
+        RequestFinished {
+            id: self.id.to_string(),
+            node_id: self.node.clone(),
+            method: self.method.to_string(),
+            path: self.path().to_owned(),
+            target: self.target.to_string(),
+            status: self.status,
+            duration_ms: ms(Instant::now()),
+            ttfb_ms: self.committed_at.map(ms).filter(|ms| *ms > 0),
+            error,
+        }
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        // First nothing is running any more, then it has ended.
+        self.claim.release();
+        let end = self.end.take().unwrap_or_else(|| self.circumstances());
+        let heard = self.facade.context.shared.events.heard();
+        let error = self.error.take().or_else(|| match &end {
+            End::Relayed { .. } => None,
+            other => other.clone().terminal().1,
+        });
+        if let Some(job) = self.job.take() {
+            let status = (self.status != 0).then_some(self.status);
+            job.finish(end, status, self.stats.take());
+        }
+        if heard {
+            let notice = Notice::RequestFinished(self.facade.state.engine(), self.finished(error));
+            self.facade.context.shared.events.emit(&notice);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! A facade's door: connections in, requests classified and sent on their way.
+//!
+//! Owns: the accept loop, the split by first byte, the checks at the plaintext door, the panic fence
+//! around each request. Leaves to others: serving a class of request.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use http::{Request, Response, StatusCode, Version};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+use crate::net::answers;
+use crate::net::client_io::{ClientIo, Door};
+use crate::net::listen::tune;
+use crate::rules::ingress::{self, Refusal};
+use crate::rules::route::{Class, classify, dialect};
+use crate::state::lifetime::Phase;
+
+use super::Facade;
+use super::answer::{Answer, Content};
+use super::exchange;
+use super::report::Report;
+use super::upgrade::Wish;
+use super::{inventory, preflight};
+
+/// A connection has this long to send its first byte.
+const FIRST_BYTE: Duration = Duration::from_secs(5);
+
+/// First byte of a TLS handshake.
+const TLS: u8 = 0x16;
+
+/// Accepts connections until the socket fails for good. Each one is served by a task of its own.
+///
+/// # Errors
+/// The socket failed in a way that waiting does not mend.
+pub async fn accept(facade: Facade, listener: TcpListener) -> io::Result<Infallible> {
+    let mut pause = Duration::from_millis(5);
+    loop {
+        match listener.accept().await {
+            Ok((stream, client)) => {
+                pause = Duration::from_millis(5);
+                tokio::spawn(connection(facade.clone(), stream, client));
+            },
+            Err(e) if is_passing(&e) => {
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(Duration::from_secs(1));
+            },
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// The client's fault, or a shortage that may pass (descriptors, memory).
+fn is_passing(e: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let passing = [
+        Errno::MFILE,
+        Errno::NFILE,
+        Errno::NOBUFS,
+        Errno::NOMEM,
+        Errno::PROTO,
+    ];
+    matches!(
+        e.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
+            | io::ErrorKind::WouldBlock
+            | io::ErrorKind::TimedOut
+    ) || e
+        .raw_os_error()
+        .is_some_and(|n| passing.iter().any(|p| p.raw_os_error() == n))
+}
+
+async fn connection(facade: Facade, stream: TcpStream, client: SocketAddr) {
+    let mut first = [0];
+    match timeout(FIRST_BYTE, stream.peek(&mut first)).await {
+        // Silent, or closed at once.
+        Err(_) | Ok(Err(_) | Ok(0)) => return,
+        // The cluster's side: this process is a member of none, so there is nobody to speak to.
+        Ok(Ok(_)) if first[0] == TLS => return,
+        Ok(Ok(_)) => {},
+    }
+    if tune(&stream).is_err() {
+        return;
+    }
+    let door = Arc::<Door>::default();
+    let io = TokioIo::new(ClientIo::new(stream, door.clone()));
+    let lifetime = facade.context.lifetime.clone();
+    let service = service_fn(move |request| {
+        let (facade, door) = (facade.clone(), door.clone());
+        async move { Ok::<_, Infallible>(fence(facade, door, client, request).await) }
+    });
+    let mut builder = http1::Builder::new();
+    builder
+        .preserve_header_case(true)
+        .auto_date_header(false)
+        .header_read_timeout(None);
+    let mut served = pin!(builder.serve_connection(io, service).with_upgrades());
+    let mut phase = lifetime.follow();
+    // How it failed is the report's business, which has been given by then.
+    tokio::select! {
+        biased;
+        _ = served.as_mut() => return,
+        _ = phase.wait_for(|p| *p != Phase::Running) => served.as_mut().graceful_shutdown(),
+    }
+    // Cut, it is dropped: whatever is under way ends now, without a clean end.
+    tokio::select! {
+        biased;
+        _ = served.as_mut() => {},
+        _ = phase.wait_for(|p| *p == Phase::Cut) => {},
+    }
+}
+
+/// A panic ends its own request: before any byte went out it is answered, after that the connection
+/// is cut.
+async fn fence(
+    facade: Facade,
+    door: Arc<Door>,
+    client: SocketAddr,
+    request: Request<Incoming>,
+) -> Response<Answer> {
+    let serving = door.serve();
+    let route = dialect(request.uri().path());
+    let handled = AssertUnwindSafe(handle(facade, &door, client, request)).catch_unwind();
+    let response = handled.await.unwrap_or_else(|_| {
+        let text = "internal error while handling the request; the log has the details";
+        exchange::own(answers::error(
+            route,
+            StatusCode::INTERNAL_SERVER_ERROR,
+            text,
+        ))
+    });
+    Answer::on(serving, response)
+}
+
+async fn handle(
+    facade: Facade,
+    door: &Arc<Door>,
+    client: SocketAddr,
+    mut request: Request<Incoming>,
+) -> Response<Content> {
+    let report = Report::new(
+        &facade,
+        door,
+        request.method().clone(),
+        request.uri().clone(),
+    );
+    if let Some(refusal) = refusal(&facade, client, &request) {
+        return refuse(report, refusal);
+    }
+    let engine = facade.state.engine();
+    let class = classify(
+        engine,
+        request.method(),
+        request.uri().path(),
+        request.headers(),
+    );
+    if let Some(wish) = exchange::prepare(&mut request, client.ip().to_canonical()) {
+        request.extensions_mut().insert(Wish(wish));
+    }
+    match class {
+        Class::Inference => exchange::inference(report, request).await,
+        Class::Other => exchange::forward(report, request).await,
+        Class::List { shape, upstream } => inventory::list(report, request, shape, upstream).await,
+        Class::Preflight => preflight::answer(report, request).await,
+    }
+}
+
+fn refusal(facade: &Facade, client: SocketAddr, request: &Request<Incoming>) -> Option<Refusal> {
+    let settings = &facade.context.shared.settings;
+    let door = ingress::Door {
+        machine: &facade.context.machine,
+        hosts: &settings.allowed_hosts,
+        origins: settings.allowed_origins.as_deref(),
+    };
+    let needs_host = request.version() >= Version::HTTP_11;
+    let target = request.uri().authority().map(|a| a.as_str());
+    door.refuses(client.ip(), needs_host, target, request.headers())
+}
+
+fn refuse(mut report: Report, refusal: Refusal) -> Response<Content> {
+    let display = report.facade().state.engine().spec().display;
+    let (status, code, text) = match refusal {
+        Refusal::LoopbackOnly => (
+            StatusCode::FORBIDDEN,
+            "loopback-only",
+            "plaintext requests are accepted only from loopback; cluster peers must use the mTLS \
+             ingress"
+                .to_owned(),
+        ),
+        Refusal::NoHost => (
+            StatusCode::BAD_REQUEST,
+            "bad-host",
+            "an HTTP/1.1 request needs exactly one Host header".to_owned(),
+        ),
+        Refusal::HostNotAllowed => (
+            StatusCode::FORBIDDEN,
+            "host-not-allowed",
+            "the Host header names no address of this machine; add the name to allowed_hosts or \
+             NVPAIR_PROXY_ALLOWED_HOSTS"
+                .to_owned(),
+        ),
+        Refusal::NotTheEngine => (
+            StatusCode::CONFLICT,
+            "proxy-facade",
+            format!("the compatibility facade is not the {display} engine"),
+        ),
+        Refusal::OriginNotAllowed => (
+            StatusCode::FORBIDDEN,
+            "origin-not-allowed",
+            "this origin is not listed in NVPAIR_PROXY_ALLOWED_ORIGINS".to_owned(),
+        ),
+    };
+    report.answered(status.as_u16(), Some(code.to_owned()));
+    exchange::own(answers::refusal(status, code, &text))
+}

@@ -1,0 +1,212 @@
+//! A request's body: buffered for replay, or streamed once (product section 4).
+//!
+//! Owns: collecting within the limit, and handing the same bytes to each attempt.
+//! Leaves to others: finding the model in it (`rules::model_scan`, fed by the caller's observer).
+//!
+//! Buffered pieces are the slices hyper read, shared by all attempts: no byte is copied.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+
+/// A body that can be sent again.
+#[derive(Debug, Default)]
+pub struct Buffered {
+    pieces: Vec<Bytes>,
+    len: u64,
+    /// The client declared no length: neither do we.
+    chunked: bool,
+    trailers: Option<HeaderMap>,
+}
+
+impl Buffered {
+    /// Its length in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// What collecting came to.
+pub enum Collected {
+    /// All of it, replayable.
+    Whole(Arc<Buffered>),
+    /// It is over the limit: what was read so far, and the rest still to come.
+    TooLarge(Oversized),
+    /// The client's framing broke.
+    Broken(hyper::Error),
+}
+
+/// A body too large to buffer.
+pub struct Oversized {
+    head: Buffered,
+    rest: Incoming,
+}
+
+impl Oversized {
+    /// The body for one attempt, without replay.
+    pub fn into_stream(self) -> RequestBody {
+        RequestBody(Source::Stream {
+            head: self.head.pieces.into(),
+            rest: Box::new(self.rest),
+        })
+    }
+
+    /// Reads and discards what the client still sends, at most `limit` bytes, so that it gets to
+    /// see the answer.
+    pub async fn drain(mut self, limit: u64) {
+        let mut left = limit;
+        while let Some(Ok(frame)) = self.rest.frame().await {
+            let n = frame.data_ref().map_or(0, |d| d.len() as u64);
+            if n > left {
+                return;
+            }
+            left -= n;
+        }
+    }
+}
+
+/// Reads a body of at most `limit` bytes; `observe` sees each piece as it comes.
+pub async fn collect(mut body: Incoming, limit: u64, mut observe: impl FnMut(&[u8])) -> Collected {
+    let declared = body.size_hint().exact();
+    if declared == Some(0) {
+        return Collected::Whole(Arc::default());
+    }
+    let mut head = Buffered {
+        chunked: declared.is_none(),
+        ..Buffered::default()
+    };
+    if declared.is_some_and(|n| n > limit) {
+        return Collected::TooLarge(Oversized { head, rest: body });
+    }
+    while let Some(frame) = body.frame().await {
+        let frame = match frame {
+            Ok(frame) => frame,
+            Err(e) => return Collected::Broken(e),
+        };
+        match frame.into_data() {
+            Ok(data) => {
+                head.len += data.len() as u64;
+                let too_large = head.len > limit;
+                if !too_large {
+                    observe(&data);
+                }
+                if !data.is_empty() {
+                    head.pieces.push(data);
+                }
+                if too_large {
+                    return Collected::TooLarge(Oversized { head, rest: body });
+                }
+            },
+            Err(other) => head.trailers = other.into_trailers().ok(),
+        }
+    }
+    Collected::Whole(Arc::new(head))
+}
+
+enum Source {
+    Replay {
+        body: Arc<Buffered>,
+        next: usize,
+        left: u64,
+        trailers_sent: bool,
+    },
+    Stream {
+        head: VecDeque<Bytes>,
+        rest: Box<Incoming>,
+    },
+}
+
+/// The body of one attempt.
+pub struct RequestBody(Source);
+
+impl RequestBody {
+    /// All of a buffered body, from its start.
+    pub fn replay(body: &Arc<Buffered>) -> Self {
+        let left = body.len;
+        Self(Source::Replay {
+            body: body.clone(),
+            next: 0,
+            left,
+            trailers_sent: false,
+        })
+    }
+
+    /// No body.
+    pub fn empty() -> Self {
+        Self::replay(&Arc::default())
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        match &mut self.0 {
+            Source::Replay {
+                body,
+                next,
+                left,
+                trailers_sent,
+            } => {
+                if let Some(piece) = body.pieces.get(*next) {
+                    *next += 1;
+                    *left -= piece.len() as u64;
+                    return Poll::Ready(Some(Ok(Frame::data(piece.clone()))));
+                }
+                match &body.trailers {
+                    Some(trailers) if !*trailers_sent => {
+                        *trailers_sent = true;
+                        Poll::Ready(Some(Ok(Frame::trailers(trailers.clone()))))
+                    },
+                    _ => Poll::Ready(None),
+                }
+            },
+            Source::Stream { head, rest } => match head.pop_front() {
+                Some(piece) => Poll::Ready(Some(Ok(Frame::data(piece)))),
+                None => Pin::new(&mut **rest).poll_frame(cx),
+            },
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Source::Replay {
+                body,
+                next,
+                trailers_sent,
+                ..
+            } => *next >= body.pieces.len() && (body.trailers.is_none() || *trailers_sent),
+            Source::Stream { head, rest } => head.is_empty() && rest.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Source::Replay { body, left, .. } if !body.chunked => SizeHint::with_exact(*left),
+            Source::Replay { .. } => SizeHint::default(),
+            Source::Stream { head, rest } => {
+                let ours: u64 = head.iter().map(|p| p.len() as u64).sum();
+                match rest.size_hint().exact() {
+                    Some(n) => SizeHint::with_exact(ours + n),
+                    None => SizeHint::default(),
+                }
+            },
+        }
+    }
+}

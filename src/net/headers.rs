@@ -1,0 +1,159 @@
+//! Header fields on their way through (data plane 7.1 and 7.2).
+//!
+//! Owns: what is stripped, replaced and appended. Leaves to others: everything end-to-end, which is
+//! passed as it came.
+
+use std::net::IpAddr;
+
+use http::header::{
+    CONNECTION, EXPECT, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+
+/// `X-Forwarded-For`.
+pub const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// Fields that concern one connection only.
+const HOP_BY_HOP: [HeaderName; 9] = [
+    CONNECTION,
+    HeaderName::from_static("proxy-connection"),
+    HeaderName::from_static("keep-alive"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// Takes hop-by-hop fields off, those named in `Connection` included. `TE: trailers` stays, since
+/// trailers pass; `upgrade` is what the connection is asked to become, handed back if asked for.
+pub fn strip(headers: &mut HeaderMap) -> Option<HeaderValue> {
+    let mut upgrade = None;
+    let mut named: Vec<HeaderName> = Vec::new();
+    for value in headers.get_all(CONNECTION) {
+        for token in value.to_str().unwrap_or_default().split(',') {
+            let token = token.trim();
+            if token.eq_ignore_ascii_case("upgrade") {
+                upgrade = headers.get(UPGRADE).cloned();
+            } else if !token.is_empty()
+                && !token.eq_ignore_ascii_case("keep-alive")
+                && !token.eq_ignore_ascii_case("close")
+                && let Ok(name) = token.parse()
+            {
+                named.push(name);
+            }
+        }
+    }
+    let trailers = headers.get(TE).is_some_and(|te| {
+        let te = te.to_str().unwrap_or_default();
+        te.split(',')
+            .any(|t| t.trim().eq_ignore_ascii_case("trailers"))
+    });
+    for name in named.iter().chain(&HOP_BY_HOP) {
+        headers.remove(name);
+    }
+    if trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    upgrade
+}
+
+/// Makes a client's fields ready for any target: hop-by-hop off, `Expect` off (the body is read
+/// here), the client appended to `X-Forwarded-For`. The `Host` is set per target.
+pub fn forward(headers: &mut HeaderMap, client: IpAddr) -> Option<HeaderValue> {
+    let upgrade = strip(headers);
+    headers.remove(EXPECT);
+    let mut chain = String::new();
+    for value in headers.get_all(FORWARDED_FOR) {
+        if let Ok(value) = value.to_str() {
+            chain.push_str(value);
+            chain.push_str(", ");
+        }
+    }
+    let value = if chain.is_empty() && client == IpAddr::from([127, 0, 0, 1]) {
+        // By far the usual case, without an allocation.
+        Ok(HeaderValue::from_static("127.0.0.1"))
+    } else {
+        chain.push_str(&client.to_string());
+        HeaderValue::try_from(chain)
+    };
+    if let Ok(value) = value {
+        headers.insert(FORWARDED_FOR, value);
+    }
+    upgrade
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> HeaderMap {
+        pairs
+            .iter()
+            .map(|(k, v)| {
+                (
+                    k.parse::<HeaderName>().unwrap(),
+                    v.parse::<HeaderValue>().unwrap(),
+                )
+            })
+            .collect()
+    }
+
+    fn names(h: &HeaderMap) -> Vec<String> {
+        let mut n: Vec<_> = h.keys().map(|k| k.to_string()).collect();
+        n.sort();
+        n
+    }
+
+    #[test]
+    fn hop_by_hop_fields_go_and_named_ones_with_them() {
+        let mut h = map(&[
+            ("connection", "close, X-Hop , keep-alive"),
+            ("x-hop", "1"),
+            ("keep-alive", "5"),
+            ("proxy-authorization", "b"),
+            ("transfer-encoding", "chunked"),
+            ("te", "gzip"),
+            ("authorization", "a"),
+            ("x-test", "1"),
+        ]);
+        assert_eq!(strip(&mut h), None);
+        assert_eq!(names(&h), ["authorization", "x-test"]);
+    }
+
+    #[test]
+    fn trailers_may_still_be_asked_for() {
+        let mut h = map(&[("te", "gzip, Trailers")]);
+        strip(&mut h);
+        assert_eq!(h.get("te").unwrap(), "trailers");
+    }
+
+    #[test]
+    fn an_upgrade_is_handed_back_only_if_the_connection_names_it() {
+        let mut h = map(&[("connection", "Upgrade"), ("upgrade", "websocket")]);
+        assert_eq!(strip(&mut h).unwrap(), "websocket");
+        let mut h = map(&[("upgrade", "websocket")]);
+        assert_eq!(strip(&mut h), None);
+        assert!(h.is_empty());
+    }
+
+    #[test]
+    fn the_client_is_appended_to_the_chain() {
+        let client = IpAddr::from([127, 0, 0, 1]);
+        let mut h = map(&[("expect", "100-continue")]);
+        forward(&mut h, client);
+        assert_eq!(h.get("x-forwarded-for").unwrap(), "127.0.0.1");
+        assert!(h.get("expect").is_none());
+        let mut h = map(&[
+            ("x-forwarded-for", "10.0.0.1"),
+            ("x-forwarded-for", "10.0.0.2"),
+        ]);
+        forward(&mut h, client);
+        assert_eq!(h.get_all("x-forwarded-for").iter().count(), 1);
+        assert_eq!(
+            h.get("x-forwarded-for").unwrap(),
+            "10.0.0.1, 10.0.0.2, 127.0.0.1"
+        );
+    }
+}

@@ -1,0 +1,9 @@
+//! Layer 2: bytes in and out.
+
+pub mod answers;
+pub mod body;
+pub mod client_io;
+pub mod confirm;
+pub mod headers;
+pub mod listen;
+pub mod upstream;

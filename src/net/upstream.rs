@@ -1,0 +1,198 @@
+//! Connections to engines: dialled, reused, given up (data plane 7.3, product 13.13).
+//!
+//! Owns: the pool and the stages of one exchange up to its headers. Leaves to others: caps and
+//! retries (`facade::attempt`).
+//!
+//! A pool of our own, since an attempt has to be counted exactly once: a request that a dead pooled
+//! connection hands back was not delivered and is sent on another one; anything else is a dispatch.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
+use tokio::time::{Instant, interval, timeout};
+
+use crate::rules::addresses::parse_ip;
+use crate::rules::budget::DIAL_TIMEOUT;
+
+use super::body::RequestBody;
+use super::listen::tune;
+
+/// llama-server closes an idle connection after 5 s: give it up before.
+const IDLE: Duration = Duration::from_secs(4);
+
+/// Idle connections kept for one address.
+const IDLE_PER_ADDRESS: usize = 256;
+
+/// A connection that carries one exchange at a time. Dropped anywhere but in the pool it is closed:
+/// an engine that answers early without reading the request would otherwise keep it for ever.
+pub struct Connection {
+    sender: SendRequest<RequestBody>,
+    task: AbortHandle,
+    /// Came from the pool, so the peer may have closed it unnoticed.
+    reused: bool,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Why an exchange got no headers.
+#[derive(Debug)]
+pub enum SendError {
+    /// No connection.
+    Dial(io::Error),
+    /// The connection failed with the request on it.
+    Exchange(hyper::Error),
+}
+
+impl SendError {
+    /// What went wrong, in words, without addresses or content.
+    pub fn text(&self) -> String {
+        match self {
+            Self::Dial(e) => e.kind().to_string(),
+            Self::Exchange(_) => "the connection broke before response headers".to_owned(),
+        }
+    }
+}
+
+struct Idle {
+    connection: Connection,
+    since: Instant,
+}
+
+/// The pool, shared by all facades.
+#[derive(Default)]
+pub struct Upstreams {
+    idle: Mutex<HashMap<Arc<str>, Vec<Idle>>>,
+}
+
+impl Upstreams {
+    /// An empty pool, swept once a second for as long as it lives.
+    pub fn new() -> Arc<Self> {
+        let pool = Arc::new(Self::default());
+        tokio::spawn(sweep(Arc::downgrade(&pool)));
+        pool
+    }
+
+    /// Sends a request and waits for response headers, without a time limit of its own beyond the
+    /// dial's.
+    ///
+    /// # Errors
+    /// No connection, or it failed with the request on it.
+    pub async fn send(
+        &self,
+        authority: &Arc<str>,
+        host: &str,
+        port: u16,
+        mut request: Request<RequestBody>,
+    ) -> Result<(Response<Incoming>, Connection), SendError> {
+        loop {
+            let mut connection = match self.take(authority) {
+                Some(connection) => connection,
+                None => dial(host, port).await.map_err(SendError::Dial)?,
+            };
+            match connection.sender.try_send_request(request).await {
+                Ok(response) => return Ok((response, connection)),
+                Err(mut e) => match e.take_message() {
+                    // Handed back: not a byte of it was written.
+                    Some(undelivered) if connection.reused => request = undelivered,
+                    _ => return Err(SendError::Exchange(e.into_error())),
+                },
+            }
+        }
+    }
+
+    /// Puts a connection back whose response was read to its end. One that is not ready for another
+    /// request by then (the engine never read the last one) is closed.
+    pub fn give_back(&self, authority: &Arc<str>, mut connection: Connection) {
+        if !connection.sender.is_ready() {
+            return;
+        }
+        connection.reused = true;
+        let idle = Idle {
+            connection,
+            since: Instant::now(),
+        };
+        let mut pool = self.lock();
+        match pool.get_mut(authority) {
+            Some(list) if list.len() < IDLE_PER_ADDRESS => list.push(idle),
+            Some(_) => {},
+            None => {
+                pool.insert(authority.clone(), vec![idle]);
+            },
+        }
+    }
+
+    /// Closes every idle connection.
+    pub fn clear(&self) {
+        self.lock().clear();
+    }
+
+    /// The connection used last, since it is the least likely to have been closed.
+    fn take(&self, authority: &Arc<str>) -> Option<Connection> {
+        let mut pool = self.lock();
+        let list = pool.get_mut(authority)?;
+        while let Some(idle) = list.pop() {
+            if idle.connection.sender.is_ready() && idle.since.elapsed() < IDLE {
+                return Some(idle.connection);
+            }
+        }
+        None
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Vec<Idle>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn sweep(pool: Weak<Upstreams>) {
+    let mut tick = interval(Duration::from_secs(1));
+    loop {
+        tick.tick().await;
+        let Some(pool) = pool.upgrade() else { return };
+        pool.lock().retain(|_, list| {
+            list.retain(|i| i.since.elapsed() < IDLE && !i.connection.sender.is_closed());
+            !list.is_empty()
+        });
+    }
+}
+
+async fn dial(host: &str, port: u16) -> io::Result<Connection> {
+    let stream = match timeout(DIAL_TIMEOUT, connect(host, port)).await {
+        Ok(stream) => stream?,
+        Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+    };
+    tune(&stream)?;
+    let mut builder = http1::Builder::new();
+    builder.preserve_header_case(true);
+    let (sender, connection) = builder
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(io::Error::other)?;
+    let task = tokio::spawn(async move {
+        // Its failure reaches whoever waits for the response.
+        drop(connection.with_upgrades().await);
+    });
+    Ok(Connection {
+        sender,
+        task: task.abort_handle(),
+        reused: false,
+    })
+}
+
+async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+    match parse_ip(host) {
+        Some(ip) => TcpStream::connect((ip, port)).await,
+        None => TcpStream::connect((host, port)).await,
+    }
+}
