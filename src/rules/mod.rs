@@ -6,3 +6,4 @@ pub mod engine;
 pub mod gate;
 pub mod ids;
 pub mod model_scan;
+pub mod usage;
