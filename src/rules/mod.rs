@@ -6,4 +6,5 @@ pub mod engine;
 pub mod gate;
 pub mod ids;
 pub mod model_scan;
+pub mod models;
 pub mod usage;
