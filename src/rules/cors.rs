@@ -78,8 +78,8 @@ impl Grant {
 
     /// Whether it may do so with credentials: only an echo of the origin says that.
     fn allows_credentials(&self, ask: &Ask) -> bool {
-        let echoed = matches!(&self.origin, OriginGrant::Only(only) if only == ask.origin());
-        echoed && self.credentials && self.refuses(ask, Wildcards::Ignored).is_none()
+        let named = matches!(self.origin, OriginGrant::Only(_));
+        named && self.credentials && self.refuses(ask, Wildcards::Ignored).is_none()
     }
 
     fn refuses(&self, ask: &Ask, wildcards: Wildcards) -> Option<Denied> {

@@ -306,6 +306,7 @@ mod tests {
             commits_behind(&format!("event: {name}\n"), "x: 1\n");
         }
         holds("event: x\nevent: ping\ndata: {}\n\n");
+        holds("event: ping\ndata: {}\n\nevent: x\n");
         holds("event: ping\ndata: 1\nevent: message_start\ndata: 2\n\n");
     }
 

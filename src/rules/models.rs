@@ -392,6 +392,8 @@ mod tests {
                 .conflicts
                 .is_empty()
         );
+        let lists = [&bodies[3], &bodies[0]].map(|body| list(body));
+        assert!(merge(lists).conflicts.is_empty());
         let other = body(r#","digest":"2""#);
         let lists = [&bodies[0], &other, &other].map(|body| list(body));
         assert_eq!(merge(lists).conflicts, BTreeSet::from(["a".to_owned()]));

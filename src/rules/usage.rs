@@ -519,6 +519,20 @@ mod tests {
     }
 
     #[test]
+    fn an_anthropic_report_counts_once_it_came() {
+        let chunks = anthropic(20);
+        let chunks: Vec<_> = chunks[..chunks.len() - 1]
+            .iter()
+            .map(String::as_str)
+            .collect();
+        let stats = stats(TapKind::Sse, &chunks);
+        assert_eq!(
+            (stats.completion_tokens, stats.estimated),
+            (Some(15), false)
+        );
+    }
+
+    #[test]
     fn the_responses_dialect_counts_its_deltas_alone() {
         let mut stream = String::new();
         for name in [
