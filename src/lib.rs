@@ -1,5 +1,6 @@
 //! nvpair-proxy as a library.
 
+pub mod config;
 pub mod rules;
 pub mod state;
 pub mod wire;

@@ -1,10 +1,20 @@
 //! Layer 0: the decisions. Pure: no clock, random, lock, socket, file or async.
 
 pub mod address;
+pub mod addresses;
+pub mod budget;
+pub mod candidates;
 pub mod cors;
+pub mod discovery;
+pub mod dispatch;
 pub mod engine;
 pub mod gate;
 pub mod ids;
 pub mod model_scan;
 pub mod models;
+pub mod outcome;
+pub mod policy;
+pub mod reservations;
+pub mod route;
 pub mod usage;
+pub mod workload;

@@ -8,7 +8,7 @@
 //! Text that the model wrote cannot pose as a report, because JSON escapes its quotes.
 
 use memchr::memmem;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// This much of the end is searched.
 const TAIL: usize = 4096;
@@ -47,8 +47,8 @@ const SSE: &str = "text/event-stream";
 
 /// The measurements of one answer, as they ride on the terminal event. What was not measured is
 /// absent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub struct Stats {
     /// Tokens of the prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -725,6 +725,10 @@ mod tests {
     fn what_was_not_measured_is_not_written() {
         let json = |stats: &Stats| serde_json::to_string(stats).unwrap();
         assert_eq!(json(&Stats::default()), "{}");
+        assert_eq!(
+            serde_json::from_str::<Stats>("{}").unwrap(),
+            Stats::default()
+        );
         let all = Stats {
             prompt_tokens: Some(12),
             completion_tokens: Some(340),

@@ -2,5 +2,12 @@
 //! structs.
 
 pub mod command;
+pub mod confirm;
+pub mod discovery;
 pub mod events;
+pub mod facade;
 pub mod query;
+pub mod scheduler;
+pub mod settings;
+pub mod shared;
+pub mod workloads;

@@ -62,39 +62,7 @@ pub struct DirectoryNode {
     pub models_by_engine: Option<BTreeMap<String, Option<Vec<String>>>>,
 }
 
-/// State of a workload on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum WorkloadState {
-    /// Admitted, or dispatched without a byte yet.
-    Queued,
-    /// The engine produces content.
-    Running,
-    /// Ended after a committed answer below 300.
-    Completed,
-    /// Ended otherwise.
-    Failed,
-    /// Ended by the requester or by our shutdown.
-    Cancelled,
-}
-
-impl WorkloadState {
-    /// The word on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Running => "running",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
-    /// Whether nothing follows this state.
-    pub fn is_terminal(self) -> bool {
-        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
-    }
-}
+pub use crate::rules::workload::State as WorkloadState;
 
 /// Counts measured from a committed response (spec §5.5).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -1,0 +1,177 @@
+//! A facade's nodes as they were told to us, and what changed between two snapshots.
+//!
+//! Owns: the node and the comparison. Leaves to others: decoding a directory record (`state`), who
+//! can be reached (`candidates`).
+
+use std::collections::BTreeMap;
+
+use super::ids::NodeId;
+
+/// One node of one facade.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its id.
+    pub id: NodeId,
+    /// Host name, for display and as a last address.
+    pub host: String,
+    /// Port of its facade, or of its engine if it is a manual node.
+    pub port: u16,
+    /// Advertised addresses.
+    pub addresses: Vec<String>,
+    /// TXT entries.
+    pub txt: Vec<String>,
+    /// Advertised models.
+    pub models: Vec<String>,
+    /// Principal of its certificate, if clustered.
+    pub principal: Option<String>,
+    /// What only a standalone driver knows.
+    pub extra: Extra,
+}
+
+/// Particulars of a node that this daemon probes itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extra {
+    /// Path prefix, without trailing slash.
+    pub prefix: String,
+    /// Sent as bearer token to this node only.
+    pub api_key: Option<Secret>,
+    /// Models in its memory.
+    pub warm: Vec<String>,
+    /// Parallel requests it runs; 0 = not known.
+    pub slots: u32,
+    /// Relative weight; 0 = 1.
+    pub weight: u32,
+    /// Context length by model.
+    pub context: Vec<(String, u64)>,
+    /// Why it cannot be used now.
+    pub unreachable: Option<String>,
+    /// This machine's own engine.
+    pub local: bool,
+    /// A built-in sample.
+    pub sample: bool,
+}
+
+/// A credential. It never shows in a debug print, hence in no log.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Wraps a credential.
+    pub fn new(value: String) -> Self {
+        Self(value)
+    }
+
+    /// The credential, for the one request it belongs to.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// Two sets of nodes compared, each part by id.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Diff {
+    /// Only in the new set.
+    pub new: Vec<NodeId>,
+    /// In both, different in what routing or display needs.
+    pub changed: Vec<NodeId>,
+    /// Only in the old set.
+    pub gone: Vec<NodeId>,
+}
+
+/// Compares two snapshots. A change of the certificate's principal alone is silent: it updates
+/// routing, but nothing that was announced.
+pub fn diff(old: &BTreeMap<NodeId, Node>, new: &BTreeMap<NodeId, Node>) -> Diff {
+    let announced = |n: &Node| Node {
+        principal: None,
+        extra: Extra::default(),
+        ..n.clone()
+    };
+    let mut d = Diff::default();
+    for (id, node) in new {
+        match old.get(id) {
+            None => d.new.push(id.clone()),
+            Some(before) if announced(before) != announced(node) => d.changed.push(id.clone()),
+            Some(_) => {},
+        }
+    }
+    d.gone = old
+        .keys()
+        .filter(|id| !new.contains_key(*id))
+        .cloned()
+        .collect();
+    d
+}
+
+/// The address shown on events: the TXT `ip=`, else the best IPv4 address.
+pub fn shown_ip(node: &Node) -> Option<String> {
+    let txt = node
+        .txt
+        .iter()
+        .find_map(|t| t.strip_prefix("ip="))
+        .filter(|ip| !ip.is_empty());
+    txt.map(str::to_owned).or_else(|| {
+        let ranked = super::addresses::rank(&node.addresses, &[], |_| false);
+        ranked
+            .into_iter()
+            .find(|a| a.parse::<std::net::Ipv4Addr>().is_ok())
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A node as tests need it.
+    pub(crate) fn node(id: &str, port: u16, models: &[&str]) -> Node {
+        Node {
+            id: id.into(),
+            host: format!("host-{id}"),
+            port,
+            addresses: vec!["127.0.0.1".into()],
+            txt: vec![],
+            models: models.iter().map(|m| m.to_string()).collect(),
+            principal: None,
+            extra: Extra::default(),
+        }
+    }
+
+    fn set(nodes: &[Node]) -> BTreeMap<NodeId, Node> {
+        nodes.iter().map(|n| (n.id.clone(), n.clone())).collect()
+    }
+
+    #[test]
+    fn a_diff_names_new_changed_and_gone() {
+        let old = set(&[node("a", 1, &[]), node("b", 1, &["m"]), node("c", 1, &[])]);
+        let new = set(&[
+            node("a", 1, &[]),
+            node("b", 1, &["m", "n"]),
+            node("d", 1, &[]),
+        ]);
+        let d = diff(&old, &new);
+        assert_eq!(d.new, [NodeId::from("d")]);
+        assert_eq!(d.changed, [NodeId::from("b")]);
+        assert_eq!(d.gone, [NodeId::from("c")]);
+        assert_eq!(diff(&new, &new), Diff::default());
+    }
+
+    #[test]
+    fn a_changed_principal_alone_is_silent() {
+        let a = node("a", 1, &[]);
+        let b = Node {
+            principal: Some("p".into()),
+            ..a.clone()
+        };
+        assert_eq!(diff(&set(&[a]), &set(&[b])), Diff::default());
+    }
+
+    #[test]
+    fn secrets_do_not_print() {
+        assert_eq!(format!("{:?}", Secret::new("canary".into())), "***");
+    }
+}

@@ -1,0 +1,518 @@
+//! The request machine (spec §5.1): events in, the next action out, time as an argument.
+//!
+//! Owns: attempts, rounds, the deadline, the 501 rule. Leaves to others: who the candidates are
+//! (`candidates`, `policy`), sending and timers (`facade`).
+//!
+//! Both bounds are checked before every dispatch and never during one. A dispatch is counted when it
+//! is sent, never when candidates are looked up.
+
+use std::time::Duration;
+
+use super::budget;
+use super::outcome::{Effort, Failure, is_retryable};
+
+/// What the driver has to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Action {
+    /// Look the candidates up and report [`Event::Resolved`].
+    Resolve,
+    /// Send to the candidate with this index in the list last resolved. `last`: a failure of this
+    /// attempt is the answer.
+    Send {
+        /// Index into the list.
+        candidate: usize,
+        /// Whether no attempt can follow.
+        last: bool,
+    },
+    /// Nothing is running: clear the placement, release the reservation, wait, then report
+    /// [`Event::Woke`].
+    Wait(Duration),
+    /// Answer the client; the machine is done.
+    Answer(Answer),
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// So many candidates were found.
+    Resolved {
+        /// Their number.
+        candidates: usize,
+    },
+    /// The attempt under way was lost before commit.
+    Failed(Failure),
+    /// The wait is over.
+    Woke,
+}
+
+/// An answer the driver has to make itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Nobody can serve it and nothing was sent: 502.
+    NoCandidate,
+    /// The last permitted attempt failed below HTTP or without content: 502 or 504.
+    Attempt(Failure),
+    /// The loop ended between attempts: 503 with Retry-After.
+    Exhausted(Exhausted),
+}
+
+/// Which bound ended the loop while nothing was in flight (spec §5.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exhausted {
+    /// The deadline passed while attempts were still failing.
+    Deadline,
+    /// The candidate set was empty and the wait for a node timed out.
+    NoOwner,
+    /// The count ended it and nothing had answered: a guard, unreachable through the rules above.
+    Attempts,
+}
+
+impl Exhausted {
+    /// The reason, as the client reads it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Deadline => {
+                "the retry deadline passed while dispatch attempts were still failing"
+            },
+            Self::NoOwner => {
+                "no node advertising the requested model became available before the retry deadline"
+            },
+            Self::Attempts => "every dispatch attempt failed",
+        }
+    }
+}
+
+/// What to do with a status, once its headers are here and before anything is committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Verdict {
+    /// Give it to the client.
+    Answer,
+    /// Discard it and report [`Failure::Status`].
+    Retry,
+}
+
+/// One request's way through its attempts. Times are since the request's arrival.
+#[derive(Debug)]
+pub struct Dispatch {
+    effort: Effort,
+    /// Dispatches that may be made; known for one-pass requests once candidates are.
+    limit: u32,
+    dispatched: u32,
+    /// Candidates of this round, and the next one to try.
+    round: usize,
+    next: usize,
+    /// Every attempt of this round so far, and of the whole round before, ended in 501.
+    unsupported_now: bool,
+    unsupported_before: bool,
+}
+
+impl Dispatch {
+    /// A request that just arrived. The first action is always [`Action::Resolve`].
+    pub fn new(effort: Effort) -> (Self, Action) {
+        let new = Self {
+            effort,
+            limit: budget::MAX_DISPATCHES,
+            dispatched: 0,
+            round: 0,
+            next: 0,
+            unsupported_now: true,
+            unsupported_before: false,
+        };
+        (new, Action::Resolve)
+    }
+
+    /// Dispatches made so far.
+    pub fn dispatched(&self) -> u32 {
+        self.dispatched
+    }
+
+    /// Takes an event at this moment. `roll`, uniform in 0..1, spreads a backoff.
+    pub fn on(&mut self, event: Event, now: Duration, roll: f64) -> Action {
+        match event {
+            Event::Resolved { candidates } => self.resolved(candidates, now, roll),
+            Event::Failed(failure) => self.failed(failure, now, roll),
+            Event::Woke => self.between(now).unwrap_or(Action::Resolve),
+        }
+    }
+
+    /// What to do with this status, on the attempt under way.
+    ///
+    /// 501 means "not built in or not enabled": when every owner said so in two rounds running the
+    /// last one is the answer, instead of after five dispatches (product section 9).
+    pub fn judge(&self, status: u16) -> Verdict {
+        let last_of_round = self.next >= self.round;
+        let settled =
+            status == 501 && self.unsupported_now && self.unsupported_before && last_of_round;
+        if settled || self.is_last() || !is_retryable(self.effort, status) {
+            Verdict::Answer
+        } else {
+            Verdict::Retry
+        }
+    }
+
+    fn resolved(&mut self, candidates: usize, now: Duration, roll: f64) -> Action {
+        self.round = candidates;
+        self.next = 0;
+        if self.effort == Effort::OnePass {
+            self.limit = candidates as u32;
+        }
+        if candidates == 0 {
+            if self.dispatched == 0 {
+                return Action::Answer(Answer::NoCandidate);
+            }
+            // An owner existed within this request's life, so one may come back.
+            return self.between(now).unwrap_or_else(|| self.wait(now, roll));
+        }
+        self.unsupported_now = true;
+        self.send_next(now, roll)
+    }
+
+    fn failed(&mut self, failure: Failure, now: Duration, roll: f64) -> Action {
+        if failure != Failure::Status(501) {
+            self.unsupported_now = false;
+        }
+        if self.is_last() {
+            return Action::Answer(Answer::Attempt(failure));
+        }
+        self.send_next(now, roll)
+    }
+
+    fn send_next(&mut self, now: Duration, roll: f64) -> Action {
+        if let Some(end) = self.between(now) {
+            return end;
+        }
+        if self.next >= self.round {
+            return self.round_over(now, roll);
+        }
+        let candidate = self.next;
+        self.next += 1;
+        self.dispatched += 1;
+        Action::Send {
+            candidate,
+            last: self.is_last(),
+        }
+    }
+
+    fn round_over(&mut self, now: Duration, roll: f64) -> Action {
+        self.unsupported_before = self.unsupported_now;
+        self.wait(now, roll)
+    }
+
+    fn wait(&self, now: Duration, roll: f64) -> Action {
+        let left = budget::JOB_DEADLINE.saturating_sub(now);
+        Action::Wait(budget::backoff(self.dispatched, roll, left))
+    }
+
+    /// The bounds, checked while nothing is in flight.
+    fn between(&self, now: Duration) -> Option<Action> {
+        let reason = if self.dispatched >= self.limit {
+            Exhausted::Attempts
+        } else if self.effort == Effort::Budget && now >= budget::JOB_DEADLINE {
+            if self.round == 0 {
+                Exhausted::NoOwner
+            } else {
+                Exhausted::Deadline
+            }
+        } else {
+            return None;
+        };
+        Some(Action::Answer(Answer::Exhausted(reason)))
+    }
+
+    fn is_last(&self) -> bool {
+        self.dispatched >= self.limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const ROLL: f64 = 0.5;
+    const S: Duration = Duration::from_secs(1);
+
+    fn refused() -> Event {
+        Event::Failed(Failure::Status(503))
+    }
+
+    fn start(candidates: usize) -> (Dispatch, Action) {
+        let (mut d, first) = Dispatch::new(Effort::Budget);
+        assert_eq!(first, Action::Resolve);
+        let a = d.on(Event::Resolved { candidates }, Duration::ZERO, ROLL);
+        (d, a)
+    }
+
+    #[test]
+    fn no_owner_at_admission_is_a_502_at_once() {
+        assert_eq!(start(0).1, Action::Answer(Answer::NoCandidate));
+    }
+
+    #[test]
+    fn a_sole_owner_gets_all_five_dispatches_with_growing_waits() {
+        let (mut d, mut a) = start(1);
+        let mut now = Duration::ZERO;
+        let mut waits = vec![];
+        for n in 1..=5 {
+            assert_eq!(
+                a,
+                Action::Send {
+                    candidate: 0,
+                    last: n == 5
+                }
+            );
+            if n == 5 {
+                break;
+            }
+            let Action::Wait(w) = d.on(refused(), now, ROLL) else {
+                panic!("no wait")
+            };
+            waits.push(w.as_secs());
+            now += w;
+            assert_eq!(d.on(Event::Woke, now, ROLL), Action::Resolve);
+            a = d.on(Event::Resolved { candidates: 1 }, now, ROLL);
+        }
+        assert_eq!(waits, [1, 2, 4, 8]);
+        assert_eq!(
+            d.judge(503),
+            Verdict::Answer,
+            "the fifth attempt answers for itself"
+        );
+        assert_eq!(
+            d.on(Event::Failed(Failure::NoContent), now, ROLL),
+            Action::Answer(Answer::Attempt(Failure::NoContent))
+        );
+    }
+
+    #[test]
+    fn there_is_no_wait_between_candidates_of_one_round() {
+        let (mut d, a) = start(3);
+        assert_eq!(
+            a,
+            Action::Send {
+                candidate: 0,
+                last: false
+            }
+        );
+        assert_eq!(
+            d.on(refused(), S, ROLL),
+            Action::Send {
+                candidate: 1,
+                last: false
+            }
+        );
+        assert_eq!(
+            d.on(refused(), S, ROLL),
+            Action::Send {
+                candidate: 2,
+                last: false
+            }
+        );
+        assert_eq!(d.on(refused(), S, ROLL), Action::Wait(S * 4));
+    }
+
+    #[test]
+    fn slow_failures_end_at_the_deadline_with_budget_unspent() {
+        let (mut d, _) = start(1);
+        let mut now = Duration::ZERO;
+        for _ in 0..2 {
+            now += S * 240;
+            let Action::Wait(w) = d.on(Event::Failed(Failure::NoContent), now, ROLL) else {
+                panic!("no wait")
+            };
+            now += w;
+            assert_eq!(d.on(Event::Woke, now, ROLL), Action::Resolve);
+            let a = d.on(Event::Resolved { candidates: 1 }, now, ROLL);
+            assert_eq!(
+                a,
+                Action::Send {
+                    candidate: 0,
+                    last: false
+                }
+            );
+        }
+        now += S * 240;
+        assert_eq!(
+            d.on(Event::Failed(Failure::NoContent), now, ROLL),
+            Action::Answer(Answer::Exhausted(Exhausted::Deadline))
+        );
+        assert_eq!(d.dispatched(), 3);
+    }
+
+    #[test]
+    fn waiting_for_an_owner_costs_no_attempt_and_ends_at_the_deadline() {
+        let (mut d, _) = start(1);
+        let mut now = Duration::ZERO;
+        let mut a = d.on(refused(), now, ROLL);
+        let mut rounds = 0;
+        loop {
+            match a {
+                Action::Wait(w) => {
+                    assert!(
+                        w <= S,
+                        "the pace is the step for the dispatches already made"
+                    );
+                    now += w;
+                    a = d.on(Event::Woke, now, ROLL);
+                },
+                Action::Resolve => {
+                    rounds += 1;
+                    a = d.on(Event::Resolved { candidates: 0 }, now, ROLL);
+                },
+                other => {
+                    assert_eq!(other, Action::Answer(Answer::Exhausted(Exhausted::NoOwner)));
+                    break;
+                },
+            }
+        }
+        assert_eq!((d.dispatched(), now), (1, budget::JOB_DEADLINE));
+        assert!(rounds > 500);
+    }
+
+    #[test]
+    fn an_owner_that_comes_back_is_used() {
+        let (mut d, _) = start(1);
+        let _ = d.on(refused(), S, ROLL);
+        assert_eq!(d.on(Event::Woke, S * 2, ROLL), Action::Resolve);
+        assert!(matches!(
+            d.on(Event::Resolved { candidates: 0 }, S * 2, ROLL),
+            Action::Wait(_)
+        ));
+        assert_eq!(d.on(Event::Woke, S * 3, ROLL), Action::Resolve);
+        assert_eq!(
+            d.on(Event::Resolved { candidates: 2 }, S * 3, ROLL),
+            Action::Send {
+                candidate: 0,
+                last: false
+            }
+        );
+    }
+
+    #[test]
+    fn a_one_pass_request_tries_each_candidate_once() {
+        let (mut d, _) = Dispatch::new(Effort::OnePass);
+        let now = S * 9_999;
+        assert_eq!(
+            d.on(Event::Resolved { candidates: 2 }, now, ROLL),
+            Action::Send {
+                candidate: 0,
+                last: false
+            }
+        );
+        assert_eq!(d.judge(503), Verdict::Retry);
+        assert_eq!(
+            d.judge(404),
+            Verdict::Answer,
+            "404 is retried on inference only"
+        );
+        assert_eq!(
+            d.on(Event::Failed(Failure::Transport), now, ROLL),
+            Action::Send {
+                candidate: 1,
+                last: true
+            }
+        );
+        assert_eq!(d.judge(503), Verdict::Answer);
+        assert_eq!(
+            d.on(Event::Failed(Failure::Transport), now, ROLL),
+            Action::Answer(Answer::Attempt(Failure::Transport))
+        );
+        let (mut d, _) = Dispatch::new(Effort::OnePass);
+        assert_eq!(
+            d.on(Event::Resolved { candidates: 0 }, now, ROLL),
+            Action::Answer(Answer::NoCandidate)
+        );
+    }
+
+    #[test]
+    fn unsupported_everywhere_in_two_rounds_is_the_answer() {
+        let unsupported = Event::Failed(Failure::Status(501));
+        // A sole owner: two dispatches.
+        let (mut d, _) = start(1);
+        assert_eq!(d.judge(501), Verdict::Retry);
+        let _ = d.on(unsupported, S, ROLL);
+        let _ = d.on(Event::Woke, S * 2, ROLL);
+        let _ = d.on(Event::Resolved { candidates: 1 }, S * 2, ROLL);
+        assert_eq!(d.judge(501), Verdict::Answer);
+        assert_eq!(d.dispatched(), 2);
+        // Two owners, one of which failed otherwise: no such shortcut.
+        let (mut d, _) = start(2);
+        let _ = d.on(unsupported, S, ROLL);
+        let _ = d.on(refused(), S, ROLL);
+        let _ = d.on(Event::Woke, S * 3, ROLL);
+        let _ = d.on(Event::Resolved { candidates: 2 }, S * 3, ROLL);
+        assert_eq!(d.judge(501), Verdict::Retry);
+        let _ = d.on(unsupported, S * 3, ROLL);
+        assert_eq!(
+            d.judge(501),
+            Verdict::Retry,
+            "the round before was not all 501"
+        );
+        // Two owners, all 501 twice: the fourth dispatch answers.
+        let (mut d, _) = start(2);
+        let _ = d.on(unsupported, S, ROLL);
+        let _ = d.on(unsupported, S, ROLL);
+        let _ = d.on(Event::Woke, S * 3, ROLL);
+        let _ = d.on(Event::Resolved { candidates: 2 }, S * 3, ROLL);
+        assert_eq!(
+            d.judge(501),
+            Verdict::Retry,
+            "the other owner was not asked yet"
+        );
+        let _ = d.on(unsupported, S * 3, ROLL);
+        assert_eq!(d.judge(501), Verdict::Answer);
+    }
+
+    proptest! {
+        #[test]
+        fn the_bounds_hold_whatever_happens(
+            steps in prop::collection::vec((0usize..4, 0u64..200, 0u8..6, 0.0f64..1.0), 1..60)
+        ) {
+            let (mut d, mut action) = Dispatch::new(Effort::Budget);
+            let mut now = Duration::ZERO;
+            let mut sent = 0;
+            let mut dispatched_before = 0;
+            for (candidates, secs, failure, roll) in steps {
+                action = match action {
+                    Action::Resolve => d.on(Event::Resolved { candidates }, now, roll),
+                    Action::Send { candidate, last } => {
+                        sent += 1;
+                        prop_assert!(sent <= 5);
+                        prop_assert_eq!(last, sent == 5);
+                        prop_assert!(candidate < 4);
+                        prop_assert!(now < budget::JOB_DEADLINE, "no attempt starts after the deadline");
+                        now += S * secs as u32;
+                        let failure = match failure {
+                            0 => Failure::Status(503),
+                            1 => Failure::Transport,
+                            2 => Failure::NoContent,
+                            3 => Failure::Status(501),
+                            4 => Failure::TargetGone,
+                            _ => Failure::Broken,
+                        };
+                        d.on(Event::Failed(failure), now, roll)
+                    },
+                    Action::Wait(w) => {
+                        prop_assert!(w <= S * 10);
+                        now += w;
+                        d.on(Event::Woke, now, roll)
+                    },
+                    Action::Answer(answer) => {
+                        if answer == Answer::NoCandidate {
+                            prop_assert_eq!(sent, 0);
+                        } else {
+                            prop_assert!(sent > 0);
+                        }
+                        return Ok(());
+                    },
+                };
+                prop_assert!(d.dispatched() - dispatched_before <= 1);
+                dispatched_before = d.dispatched();
+                prop_assert_eq!(d.dispatched(), if matches!(action, Action::Send { .. }) { sent + 1 } else { sent });
+            }
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! The load of nodes as we know it: the scheduler's counts plus our own dispatches since its last
+//! snapshot (spec §6).
+//!
+//! Owns: the board of loads, taking, moving and releasing. Leaves to others: who is chosen
+//! (`policy`), the lock (`state`).
+//!
+//! A snapshot supersedes every reservation taken before it: its pending counts include that work.
+//! So a release under an older generation is dropped; applying it would drive the load below zero,
+//! which reads as idle for ever.
+
+use std::collections::HashMap;
+
+use super::ids::{Generation, NodeId};
+
+/// Load of one node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Jobs the scheduler knows of.
+    pub pending: u64,
+    /// GPU pressure, 0 to 3.
+    pub pressure: u64,
+    /// Our dispatches since its snapshot.
+    pub reserved: u64,
+    /// Our dispatches under way now, whatever snapshot they began under.
+    pub in_flight: u64,
+}
+
+impl Load {
+    /// What the spec estimates: pending + pressure + reservations.
+    pub fn estimate(&self) -> u64 {
+        self.pending + self.pressure + self.reserved
+    }
+}
+
+/// One dispatch counted on a node, stamped with the generation it was counted against.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a reservation that is not released counts for ever"]
+pub struct Reservation {
+    node: NodeId,
+    stamp: Generation,
+}
+
+impl Reservation {
+    /// The node it counts on.
+    pub fn node(&self) -> &NodeId {
+        &self.node
+    }
+}
+
+/// Loads of all nodes, the scheduler's list and its generation.
+#[derive(Debug, Default)]
+pub struct Board {
+    generation: Generation,
+    /// Best first, as received.
+    priority: Vec<NodeId>,
+    /// Position in that list.
+    rank: HashMap<NodeId, usize>,
+    loads: HashMap<NodeId, Load>,
+}
+
+impl Board {
+    /// Last applied generation.
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// The scheduler's list, best first.
+    pub fn priority(&self) -> &[NodeId] {
+        &self.priority
+    }
+
+    /// Position of a node in the scheduler's list.
+    pub fn rank(&self, node: &NodeId) -> Option<usize> {
+        self.rank.get(node).copied()
+    }
+
+    /// Load of a node; one that nobody mentioned has none.
+    pub fn load(&self, node: &NodeId) -> Load {
+        self.loads.get(node).copied().unwrap_or_default()
+    }
+
+    /// Applies a snapshot if its generation is newer, and says whether it did. A redelivered one
+    /// changes nothing: it must not clear live reservations.
+    pub fn apply(
+        &mut self,
+        generation: Generation,
+        nodes: Vec<NodeId>,
+        ranks: impl IntoIterator<Item = (NodeId, u64, u64)>,
+    ) -> bool {
+        if generation <= self.generation {
+            return false;
+        }
+        self.generation = generation;
+        self.rank = HashMap::with_capacity(nodes.len());
+        for (position, node) in nodes.iter().enumerate() {
+            self.rank.entry(node.clone()).or_insert(position);
+        }
+        self.priority = nodes;
+        for load in self.loads.values_mut() {
+            *load = Load {
+                in_flight: load.in_flight,
+                ..Load::default()
+            };
+        }
+        for (node, pending, pressure) in ranks {
+            let load = self.loads.entry(node).or_default();
+            (load.pending, load.pressure) = (pending, pressure.min(3));
+        }
+        self.loads.retain(|_, load| *load != Load::default());
+        true
+    }
+
+    /// Counts a dispatch on a node.
+    pub fn take(&mut self, node: &NodeId) -> Reservation {
+        self.add(node);
+        Reservation {
+            node: node.clone(),
+            stamp: self.generation,
+        }
+    }
+
+    /// Moves a dispatch to the node that really got it. Across generations the old count is gone
+    /// already, so only the new one is made.
+    pub fn move_to(&mut self, reservation: &mut Reservation, node: &NodeId) {
+        if reservation.node == *node {
+            return;
+        }
+        self.sub(reservation);
+        self.add(node);
+        reservation.node = node.clone();
+        reservation.stamp = self.generation;
+    }
+
+    /// Takes a dispatch off again.
+    pub fn release(&mut self, reservation: Reservation) {
+        self.sub(&reservation);
+    }
+
+    /// A dispatch to this node began.
+    pub fn begin(&mut self, node: &NodeId) {
+        match self.loads.get_mut(node) {
+            Some(load) => load.in_flight += 1,
+            None => {
+                self.loads.insert(
+                    node.clone(),
+                    Load {
+                        in_flight: 1,
+                        ..Load::default()
+                    },
+                );
+            },
+        }
+    }
+
+    /// A dispatch to this node ended.
+    pub fn end(&mut self, node: &NodeId) {
+        if let Some(load) = self.loads.get_mut(node) {
+            load.in_flight = load.in_flight.saturating_sub(1);
+            self.forget_idle(node);
+        }
+    }
+
+    fn add(&mut self, node: &NodeId) {
+        match self.loads.get_mut(node) {
+            Some(load) => load.reserved += 1,
+            None => {
+                self.loads.insert(
+                    node.clone(),
+                    Load {
+                        reserved: 1,
+                        ..Load::default()
+                    },
+                );
+            },
+        }
+    }
+
+    fn sub(&mut self, reservation: &Reservation) {
+        if reservation.stamp != self.generation {
+            return;
+        }
+        if let Some(load) = self.loads.get_mut(&reservation.node) {
+            load.reserved = load.reserved.saturating_sub(1);
+            self.forget_idle(&reservation.node);
+        }
+    }
+
+    /// An entry without any count says nothing, and node ids come from outside: drop it, except for
+    /// the few a listed node would make again at once.
+    fn forget_idle(&mut self, node: &NodeId) {
+        if self.loads.len() > 1024 && self.load(node) == Load::default() {
+            self.loads.remove(node);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn id(n: u8) -> NodeId {
+        NodeId::from(((b'a' + n) as char).to_string())
+    }
+
+    fn board(nodes: &[&str], ranks: &[(&str, u64, u64)]) -> Board {
+        let mut b = Board::default();
+        let ranks = ranks.iter().map(|(n, p, g)| (NodeId::from(*n), *p, *g));
+        assert!(b.apply(
+            Generation(1),
+            nodes.iter().map(|n| NodeId::from(*n)).collect(),
+            ranks
+        ));
+        b
+    }
+
+    #[test]
+    fn a_redelivered_snapshot_keeps_live_reservations() {
+        let mut b = board(&["a"], &[("a", 2, 9)]);
+        let r = b.take(&id(0));
+        assert_eq!(b.load(&id(0)).estimate(), 2 + 3 + 1);
+        assert!(!b.apply(Generation(1), vec![], []));
+        assert_eq!(b.load(&id(0)).reserved, 1);
+        assert!(b.apply(Generation(2), vec![], []));
+        assert_eq!(
+            b.load(&id(0)).estimate(),
+            0,
+            "a snapshot supersedes everything before it"
+        );
+        b.release(r);
+        assert_eq!(b.load(&id(0)).estimate(), 0, "a late release is dropped");
+    }
+
+    #[test]
+    fn a_move_across_generations_counts_once() {
+        let mut b = board(&["a", "b"], &[]);
+        let mut r = b.take(&id(0));
+        assert!(b.apply(Generation(2), vec![id(0), id(1)], []));
+        b.move_to(&mut r, &id(1));
+        assert_eq!((b.load(&id(0)).reserved, b.load(&id(1)).reserved), (0, 1));
+        b.release(r);
+        assert_eq!(b.load(&id(1)).reserved, 0);
+    }
+
+    #[test]
+    fn moving_to_the_same_node_changes_nothing() {
+        let mut b = board(&["a"], &[]);
+        let mut r = b.take(&id(0));
+        assert!(b.apply(Generation(2), vec![], []));
+        b.move_to(&mut r, &id(0));
+        assert_eq!(b.load(&id(0)).reserved, 0);
+        b.release(r);
+        assert_eq!(b.load(&id(0)).reserved, 0);
+    }
+
+    #[test]
+    fn in_flight_survives_snapshots() {
+        let mut b = board(&["a"], &[]);
+        b.begin(&id(0));
+        assert!(b.apply(Generation(2), vec![], []));
+        assert_eq!(b.load(&id(0)).in_flight, 1);
+        b.end(&id(0));
+        b.end(&id(0));
+        assert_eq!(b.load(&id(0)), Load::default());
+    }
+
+    proptest! {
+        /// Against a plain model: counts per node of reservations taken or moved under the present
+        /// generation.
+        #[test]
+        fn counts_match_a_plain_model_and_return_to_zero(
+            steps in prop::collection::vec((0u8..4, 0u8..4, 0usize..8), 0..200)
+        ) {
+            let mut b = Board::default();
+            let mut held: Vec<Reservation> = vec![];
+            let mut stamps: Vec<(NodeId, u64)> = vec![];
+            let mut generation = 0;
+            for (step, node, pick) in steps {
+                match step {
+                    0 => {
+                        held.push(b.take(&id(node)));
+                        stamps.push((id(node), generation));
+                    },
+                    1 if !held.is_empty() => {
+                        let i = pick % held.len();
+                        b.release(held.remove(i));
+                        stamps.remove(i);
+                    },
+                    2 if !held.is_empty() => {
+                        let i = pick % held.len();
+                        b.move_to(&mut held[i], &id(node));
+                        if stamps[i].0 != id(node) {
+                            stamps[i] = (id(node), generation);
+                        }
+                    },
+                    3 => {
+                        generation += 1;
+                        prop_assert!(b.apply(Generation(generation), vec![id(node)], []));
+                    },
+                    _ => {},
+                }
+                for n in 0..4 {
+                    let want = stamps.iter().filter(|(i, g)| *i == id(n) && *g == generation).count();
+                    prop_assert_eq!(b.load(&id(n)).reserved, want as u64);
+                }
+            }
+            for r in held {
+                b.release(r);
+            }
+            for n in 0..4 {
+                prop_assert_eq!(b.load(&id(n)).reserved, 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,487 @@
+//! One facade's nodes, pin, port and local engine, and the routing view made from them.
+//!
+//! Owns: the two overlays (spec: relayed and manual), the pin, the view the request path reads.
+//! Leaves to others: what to announce (the caller gets it told), listeners (`daemon`).
+//!
+//! Everything that changes routing rebuilds one immutable [`Routing`]; a request takes it with a
+//! single pointer copy, and a waiting attempt wakes when it is replaced.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::watch;
+
+use crate::rules::addresses;
+use crate::rules::candidates::{Sources, View, merged};
+use crate::rules::discovery::{Diff, Node, diff};
+use crate::rules::engine::EngineId;
+use crate::rules::ids::{JobId, NodeId};
+
+use super::command::LocalBackend;
+use super::confirm::{Confirmation, Confirmed};
+
+/// What a request routes by: one consistent moment of the facade.
+#[derive(Debug, Default)]
+pub struct Routing {
+    /// Reachable nodes and owners.
+    pub view: View,
+    /// The pin, if any.
+    pub pin: Option<NodeId>,
+    known: HashSet<NodeId>,
+}
+
+impl Routing {
+    /// Whether the node is in either overlay: what an attempt's watcher asks (spec §5.3).
+    pub fn knows(&self, node: &NodeId) -> bool {
+        self.known.contains(node)
+    }
+}
+
+/// What this machine can tell about itself and its cluster.
+pub trait Surroundings: Send + Sync {
+    /// Whether an address belongs to one of this machine's interfaces.
+    fn is_ours(&self, ip: IpAddr) -> bool;
+    /// Whether a principal's certificate is pinned now.
+    fn is_pinned(&self, principal: &str) -> bool;
+}
+
+/// A machine without cluster: only loopback is its own.
+pub struct Alone;
+
+impl Surroundings for Alone {
+    fn is_ours(&self, _: IpAddr) -> bool {
+        false
+    }
+
+    fn is_pinned(&self, _: &str) -> bool {
+        false
+    }
+}
+
+/// A manual node was taken away.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// Whether it was pinned; the pin is gone.
+    pub was_pinned: bool,
+}
+
+/// What a snapshot changed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SnapshotChange {
+    /// The nodes, by id.
+    pub diff: Diff,
+    /// Records of the nodes that are gone.
+    pub gone: Vec<Node>,
+    /// Whether the pinned node is in neither overlay any more; the pin is gone.
+    pub unpinned: bool,
+}
+
+struct Inner {
+    relayed: BTreeMap<NodeId, Node>,
+    manual: BTreeMap<NodeId, Node>,
+    pin: Option<NodeId>,
+    port: u16,
+    aliases: Vec<(String, u16)>,
+    backend: Option<LocalBackend>,
+    confirmed: Confirmed,
+}
+
+/// State of one enabled facade.
+pub struct FacadeState {
+    engine: EngineId,
+    since: u64,
+    surroundings: Arc<dyn Surroundings>,
+    inner: Mutex<Inner>,
+    routing: watch::Sender<Arc<Routing>>,
+    jobs: AtomicU64,
+    in_flight: AtomicU64,
+}
+
+impl FacadeState {
+    /// A facade without nodes, enabled at this Unix millisecond.
+    pub fn new(
+        engine: EngineId,
+        port: u16,
+        since: u64,
+        surroundings: Arc<dyn Surroundings>,
+    ) -> Self {
+        let inner = Inner {
+            relayed: BTreeMap::new(),
+            manual: BTreeMap::new(),
+            pin: None,
+            port,
+            aliases: Vec::new(),
+            backend: None,
+            confirmed: Confirmed::default(),
+        };
+        Self {
+            engine,
+            since,
+            surroundings,
+            inner: Mutex::new(inner),
+            routing: watch::Sender::new(Arc::default()),
+            jobs: AtomicU64::new(0),
+            in_flight: AtomicU64::new(0),
+        }
+    }
+
+    /// Its engine.
+    pub fn engine(&self) -> EngineId {
+        self.engine
+    }
+
+    /// Unix ms since when it is enabled.
+    pub fn since(&self) -> u64 {
+        self.since
+    }
+
+    /// The next request number.
+    pub fn next_job(&self) -> JobId {
+        JobId(self.jobs.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Counts a request until the guard goes.
+    pub fn enter(self: &Arc<Self>) -> InFlight {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        InFlight(self.clone())
+    }
+
+    /// Requests being served.
+    pub fn in_flight(&self) -> u64 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// The routing of this moment.
+    pub fn routing(&self) -> Arc<Routing> {
+        self.routing.borrow().clone()
+    }
+
+    /// Wakes when the routing is replaced.
+    pub fn changes(&self) -> watch::Receiver<Arc<Routing>> {
+        self.routing.subscribe()
+    }
+
+    /// Bound port.
+    pub fn port(&self) -> u16 {
+        self.lock().port
+    }
+
+    /// Bound aliases, as `host:port`.
+    pub fn aliases(&self) -> Vec<String> {
+        self.lock()
+            .aliases
+            .iter()
+            .map(|(h, p)| addresses::authority(h, *p))
+            .collect()
+    }
+
+    /// The pinned node.
+    pub fn pin(&self) -> Option<NodeId> {
+        self.lock().pin.clone()
+    }
+
+    /// Relayed and manual nodes, by id; a relayed one wins.
+    pub fn nodes(&self) -> Vec<Node> {
+        let inner = self.lock();
+        merged(&inner.relayed, &inner.manual)
+            .into_iter()
+            .cloned()
+            .collect()
+    }
+
+    /// Whether a node is in the manual overlay.
+    pub fn is_manual(&self, node: &NodeId) -> bool {
+        self.lock().manual.contains_key(node)
+    }
+
+    /// This machine's engine, whatever its health.
+    pub fn backend(&self) -> Option<LocalBackend> {
+        self.lock().backend.clone()
+    }
+
+    /// The facade listens on another port now.
+    pub fn set_port(&self, port: u16) {
+        self.change(|inner| inner.port = port);
+    }
+
+    /// These alias addresses are bound.
+    pub fn set_aliases(&self, aliases: Vec<(String, u16)>) {
+        self.change(|inner| inner.aliases = aliases);
+    }
+
+    /// Replaces what is known of this machine's engine.
+    pub fn set_backend(&self, backend: LocalBackend) {
+        if self.lock().backend.as_ref() == Some(&backend) {
+            // Re-sent every few seconds: nothing to rebuild.
+            return;
+        }
+        self.change(|inner| inner.backend = Some(backend));
+    }
+
+    /// Pins a node, or with `None` goes back to automatic. `false` if the node is unknown; then
+    /// nothing changes.
+    #[must_use]
+    pub fn select(&self, node: Option<NodeId>) -> bool {
+        self.change(|inner| {
+            if let Some(id) = &node
+                && !inner.relayed.contains_key(id)
+                && !inner.manual.contains_key(id)
+            {
+                return false;
+            }
+            inner.pin = node;
+            true
+        })
+    }
+
+    /// Adds or replaces a manual node; says whether it is new.
+    pub fn add_manual(&self, node: Node) -> bool {
+        self.change(|inner| {
+            let is_new =
+                !inner.manual.contains_key(&node.id) && !inner.relayed.contains_key(&node.id);
+            inner.manual.insert(node.id.clone(), node);
+            is_new
+        })
+    }
+
+    /// Takes a manual node away; its pin goes with it, even if the relay still lists that id.
+    pub fn remove_manual(&self, id: &NodeId) -> Option<Removed> {
+        self.change(|inner| {
+            inner.manual.remove(id)?;
+            let was_pinned = inner.pin.as_ref() == Some(id);
+            if was_pinned {
+                inner.pin = None;
+            }
+            Some(Removed { was_pinned })
+        })
+    }
+
+    /// Replaces the relayed overlay.
+    pub fn snapshot(&self, nodes: Vec<Node>) -> SnapshotChange {
+        let new: BTreeMap<_, _> = nodes.into_iter().map(|n| (n.id.clone(), n)).collect();
+        self.change(|inner| {
+            let old = std::mem::replace(&mut inner.relayed, new);
+            let diff = diff(&old, &inner.relayed);
+            let gone = diff
+                .gone
+                .iter()
+                .filter_map(|id| old.get(id).cloned())
+                .collect();
+            let known =
+                |id: &NodeId| inner.relayed.contains_key(id) || inner.manual.contains_key(id);
+            let unpinned = inner.pin.as_ref().is_some_and(|id| !known(id));
+            if unpinned {
+                inner.pin = None;
+            }
+            SnapshotChange {
+                diff,
+                gone,
+                unpinned,
+            }
+        })
+    }
+
+    /// Rebuilds the view after a change of the surroundings (interfaces, pins).
+    pub fn refresh(&self) {
+        self.change(|_| ());
+    }
+
+    /// A transport failure: the node's confirmed address is forgotten.
+    pub fn forget_address(&self, node: &NodeId) {
+        let several = {
+            let inner = self.lock();
+            let found = inner.relayed.get(node).or_else(|| inner.manual.get(node));
+            found.is_some_and(|n| self.ranked(n).len() > 1)
+        };
+        // With one address there is nothing to forget, and nothing to rebuild under load.
+        if several {
+            self.change(|inner| inner.confirmed.forget(node));
+        }
+    }
+
+    /// The confirmation of a node's address to be made now, if one would help.
+    pub fn confirmation(&self, node: &NodeId) -> Option<Confirmation> {
+        let mut inner = self.lock();
+        let found = inner.relayed.get(node).or_else(|| inner.manual.get(node))?;
+        if found.addresses.len() < 2 && found.txt.is_empty() {
+            return None;
+        }
+        let (ranked, port) = (self.ranked(found), found.port);
+        inner.confirmed.begin(node, ranked, port, Instant::now())
+    }
+
+    /// A confirmation ended.
+    pub fn confirmed(&self, c: &Confirmation, answered: Option<String>) {
+        let mut inner = self.lock();
+        if inner.confirmed.settle(c, answered, Instant::now()) {
+            self.publish(&inner);
+        }
+    }
+
+    fn ranked(&self, node: &Node) -> Vec<String> {
+        let mut ranked = addresses::rank(&node.addresses, &node.txt, |ip| {
+            self.surroundings.is_ours(ip)
+        });
+        if ranked.is_empty() && !node.host.is_empty() {
+            ranked.push(node.host.clone());
+        }
+        ranked
+    }
+
+    fn change<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
+        let mut inner = self.lock();
+        let result = f(&mut inner);
+        self.publish(&inner);
+        result
+    }
+
+    /// Builds and publishes under the lock, so that a later change never loses to an earlier one.
+    fn publish(&self, inner: &Inner) {
+        let backend = inner.backend.as_ref().filter(|b| b.healthy && b.port > 0);
+        let backend = backend.map(|b| (backend_host(b), b.port));
+        let view = View::build(&Sources {
+            naming: self.engine.spec().naming,
+            relayed: &inner.relayed,
+            manual: &inner.manual,
+            port: inner.port,
+            aliases: &inner.aliases,
+            backend,
+            address: &|node| inner.confirmed.choose(&node.id, &self.ranked(node)),
+            pinned: &|principal| self.surroundings.is_pinned(principal),
+        });
+        let known = inner
+            .relayed
+            .keys()
+            .chain(inner.manual.keys())
+            .cloned()
+            .collect();
+        self.routing.send_replace(Arc::new(Routing {
+            view,
+            pin: inner.pin.clone(),
+            known,
+        }));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // No code under this lock can leave it half changed: a panic elsewhere must not stop the
+        // facade.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn backend_host(b: &LocalBackend) -> &str {
+    if b.host.is_empty() {
+        "127.0.0.1"
+    } else {
+        &b.host
+    }
+}
+
+/// A request being served, while it lives.
+pub struct InFlight(Arc<FacadeState>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::discovery::tests::node;
+
+    fn facade() -> FacadeState {
+        FacadeState::new(
+            EngineId::parse("lmstudio").unwrap(),
+            1234,
+            0,
+            Arc::new(Alone),
+        )
+    }
+
+    #[test]
+    fn each_snapshot_replaces_the_relayed_set_and_keeps_manual_nodes() {
+        let f = facade();
+        assert!(f.add_manual(node("m1", 1, &[])));
+        let c = f.snapshot(vec![node("s1", 2, &[])]);
+        assert_eq!(c.diff.new, [NodeId::from("s1")]);
+        assert_eq!(f.nodes().len(), 2);
+        let c = f.snapshot(vec![]);
+        assert_eq!((c.diff.gone.len(), c.gone.len()), (1, 1));
+        assert_eq!(
+            f.nodes().iter().map(|n| n.id.as_str()).collect::<Vec<_>>(),
+            ["m1"]
+        );
+    }
+
+    #[test]
+    fn a_pin_needs_a_known_node_and_goes_with_it() {
+        let f = facade();
+        assert!(!f.select(Some("x".into())));
+        f.add_manual(node("m", 1, &[]));
+        f.snapshot(vec![node("s", 2, &[])]);
+        assert!(f.select(Some("s".into())));
+        assert_eq!(f.routing().pin, Some("s".into()));
+        assert!(f.snapshot(vec![]).unpinned);
+        assert_eq!(f.pin(), None);
+        assert!(f.select(Some("m".into())));
+        assert_eq!(
+            f.remove_manual(&"m".into()),
+            Some(Removed { was_pinned: true })
+        );
+        assert_eq!(f.remove_manual(&"m".into()), None);
+        assert_eq!(f.pin(), None);
+    }
+
+    #[test]
+    fn a_waiting_attempt_wakes_when_its_node_goes() {
+        let f = facade();
+        f.add_manual(node("m", 1, &["x"]));
+        let mut rx = f.changes();
+        rx.mark_unchanged();
+        assert!(f.routing().knows(&"m".into()));
+        f.remove_manual(&"m".into());
+        assert!(rx.has_changed().unwrap());
+        assert!(!rx.borrow().knows(&"m".into()));
+    }
+
+    #[test]
+    fn a_forgotten_address_makes_way_for_a_confirmed_one() {
+        let f = facade();
+        let mut n = node("m", 1, &["x"]);
+        n.addresses = vec!["127.0.0.2".into(), "127.0.0.3".into()];
+        f.add_manual(n);
+        let at = |f: &FacadeState| f.routing().view.candidates(None)[0].target.host.clone();
+        assert_eq!(at(&f), "127.0.0.2");
+        f.forget_address(&"m".into());
+        let c = f.confirmation(&"m".into()).unwrap();
+        f.confirmed(&c, Some("127.0.0.3".into()));
+        assert_eq!(at(&f), "127.0.0.3");
+    }
+
+    #[test]
+    fn the_backend_serves_our_own_record() {
+        let f = facade();
+        f.add_manual(node("me", 1234, &["x"]));
+        assert!(f.routing().view.candidates(None).is_empty());
+        f.set_backend(LocalBackend {
+            host: String::new(),
+            port: 1300,
+            healthy: true,
+        });
+        assert_eq!(
+            &*f.routing().view.candidates(None)[0].target.authority,
+            "127.0.0.1:1300"
+        );
+        f.set_backend(LocalBackend {
+            host: String::new(),
+            port: 1300,
+            healthy: false,
+        });
+        assert!(f.routing().view.candidates(None).is_empty());
+    }
+}

@@ -1,0 +1,237 @@
+//! Everything the daemon knows, joined; answers to the read-only questions.
+//!
+//! Owns: which facades are up, and the answers of `status`, `models`, `workloads`.
+//! Leaves to others: changing any of it (`daemon`).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
+
+use crate::rules::candidates::{Candidate, Kind};
+use crate::rules::discovery::Node;
+use crate::rules::engine::EngineId;
+use crate::rules::ids::{JobId, NodeId};
+use crate::wire::broker::NodeRecord;
+use crate::wire::control::{
+    DaemonInfo, FacadeStatus, ModelEntry, ModelList, NodeKind, NodeState, NodeStatus,
+    SCHEMA_VERSION, SchedulerStatus, Status, Workload, WorkloadFilter, WorkloadList,
+};
+
+use super::discovery::record;
+use super::events::Events;
+use super::facade::{FacadeState, Routing};
+use super::query::Queries;
+use super::scheduler::Scheduler;
+use super::settings::RequestSettings;
+use super::workloads::Workloads;
+
+/// The daemon's state.
+pub struct Shared {
+    /// Who this daemon is.
+    pub info: DaemonInfo,
+    /// Limits and door rules.
+    pub settings: RequestSettings,
+    /// Where notices go.
+    pub events: Arc<Events>,
+    /// Loads and reservations.
+    pub scheduler: Arc<Scheduler>,
+    /// Live and recent workloads.
+    pub workloads: Arc<Workloads>,
+    /// Enabled facades, one slot an engine.
+    facades: RwLock<Vec<Option<Arc<FacadeState>>>>,
+}
+
+impl Shared {
+    /// A daemon without facades.
+    pub fn new(
+        info: DaemonInfo,
+        settings: RequestSettings,
+        events: Arc<Events>,
+        scheduler: Scheduler,
+    ) -> Self {
+        let workloads = Arc::new(Workloads::new(info.run_id.clone(), events.clone()));
+        let facades = RwLock::new(EngineId::all().map(|_| None).collect());
+        Self {
+            info,
+            settings,
+            events,
+            scheduler: Arc::new(scheduler),
+            workloads,
+            facades,
+        }
+    }
+
+    /// The facade of an engine, if enabled.
+    pub fn facade(&self, engine: EngineId) -> Option<Arc<FacadeState>> {
+        let facades = self.facades.read().unwrap_or_else(PoisonError::into_inner);
+        facades[engine.index()].clone()
+    }
+
+    /// Enabled facades, in table order.
+    pub fn facades(&self) -> Vec<Arc<FacadeState>> {
+        let facades = self.facades.read().unwrap_or_else(PoisonError::into_inner);
+        facades.iter().flatten().cloned().collect()
+    }
+
+    /// Publishes a facade.
+    pub fn publish(&self, facade: Arc<FacadeState>) {
+        let slot = facade.engine().index();
+        let mut facades = self.facades.write().unwrap_or_else(PoisonError::into_inner);
+        facades[slot] = Some(facade);
+    }
+
+    /// Withdraws a facade.
+    pub fn withdraw(&self, engine: EngineId) {
+        let mut facades = self.facades.write().unwrap_or_else(PoisonError::into_inner);
+        facades[engine.index()] = None;
+    }
+
+    fn facade_status(&self, f: &FacadeState) -> FacadeStatus {
+        FacadeStatus {
+            engine: f.engine(),
+            port: f.port(),
+            aliases: f.aliases(),
+            pin: f.pin(),
+            in_flight: f.in_flight(),
+            since_at: f.since(),
+        }
+    }
+
+    fn node_statuses(&self, f: &FacadeState) -> Vec<NodeStatus> {
+        let routing = f.routing();
+        f.nodes()
+            .into_iter()
+            .map(|n| self.node_status(f, &routing, n))
+            .collect()
+    }
+
+    fn node_status(&self, f: &FacadeState, routing: &Routing, n: Node) -> NodeStatus {
+        let reachable = routing.view.candidates(None);
+        let target = reachable
+            .iter()
+            .find(|c| c.target.node == n.id)
+            .map(|c| &c.target);
+        let excluded = routing.view.excluded().iter().find(|(id, _)| *id == n.id);
+        let kind = match target.map(|t| &t.kind) {
+            _ if n.extra.sample => NodeKind::Sample,
+            _ if n.extra.local => NodeKind::Local,
+            Some(Kind::Own) => NodeKind::Local,
+            Some(Kind::Peer(_)) => NodeKind::Peer,
+            Some(Kind::Manual) => NodeKind::Manual,
+            None if f.is_manual(&n.id) => NodeKind::Manual,
+            None => NodeKind::Peer,
+        };
+        let load = self.scheduler.load(&n.id);
+        NodeStatus {
+            name: n.host,
+            engine: f.engine(),
+            kind,
+            state: if target.is_some() {
+                NodeState::Healthy
+            } else {
+                NodeState::Unreachable
+            },
+            reason: excluded.map(|(_, why)| why.to_string()),
+            address: target.map(|t| t.authority.to_string()),
+            pending: load.pending,
+            pressure: load.pressure,
+            reserved: load.reserved,
+            load: load.estimate(),
+            models: n.models,
+            warm: n.extra.warm,
+            id: n.id,
+        }
+    }
+
+    fn facade_models(&self, f: &FacadeState, loaded: bool) -> Vec<ModelEntry> {
+        let routing = f.routing();
+        let mut context: BTreeMap<String, u64> = BTreeMap::new();
+        let naming = f.engine().spec().naming;
+        for node in f.nodes() {
+            for (model, tokens) in &node.extra.context {
+                context.insert(naming.normalize(model).into_owned(), *tokens);
+            }
+        }
+        let ids = |c: &[Candidate], warm_only: bool| -> Vec<NodeId> {
+            let wanted = c.iter().filter(|c| c.warm || !warm_only);
+            wanted.map(|c| c.target.node.clone()).collect()
+        };
+        let mut models: Vec<_> = routing
+            .view
+            .models()
+            .map(|(model, owners)| ModelEntry {
+                engine: f.engine(),
+                model: model.to_owned(),
+                owners: ids(owners, false),
+                loaded: ids(owners, true),
+                context_length: context.get(model).copied(),
+            })
+            .filter(|m| !loaded || !m.loaded.is_empty())
+            .collect();
+        models.sort_by(|a, b| a.model.cmp(&b.model));
+        models
+    }
+}
+
+impl Queries for Shared {
+    fn is_enabled(&self, engine: EngineId) -> bool {
+        self.facade(engine).is_some()
+    }
+
+    fn nodes(&self, engine: EngineId) -> Vec<NodeRecord> {
+        self.facade(engine)
+            .map_or_else(Vec::new, |f| f.nodes().iter().map(record).collect())
+    }
+
+    fn selected(&self, engine: EngineId) -> Option<NodeId> {
+        self.facade(engine)?.pin()
+    }
+
+    fn info(&self) -> DaemonInfo {
+        self.info.clone()
+    }
+
+    fn status(&self) -> Status {
+        let facades = self.facades();
+        let (generation, applied_at) = self.scheduler.snapshot();
+        let age = |at: Instant| at.elapsed().as_millis() as u64;
+        Status {
+            schema_version: SCHEMA_VERSION,
+            daemon: self.info.clone(),
+            facades: facades.iter().map(|f| self.facade_status(f)).collect(),
+            nodes: facades.iter().flat_map(|f| self.node_statuses(f)).collect(),
+            scheduler: SchedulerStatus {
+                policy: self.scheduler.policy().as_str().to_owned(),
+                generation: generation.0,
+                age_ms: applied_at.map(age),
+            },
+            workloads: self.workloads.counts(),
+            providers: Vec::new(),
+            pool: None,
+        }
+    }
+
+    fn workloads(&self, filter: &WorkloadFilter) -> WorkloadList {
+        let workloads = self.workloads.list(filter);
+        WorkloadList {
+            schema_version: SCHEMA_VERSION,
+            workloads,
+        }
+    }
+
+    fn workload(&self, engine: Option<EngineId>, id: JobId) -> Vec<Workload> {
+        self.workloads.find(engine, id)
+    }
+
+    fn models(&self, engine: Option<EngineId>, loaded: bool) -> ModelList {
+        let facades = self.facades();
+        let wanted = facades
+            .iter()
+            .filter(|f| engine.is_none_or(|e| e == f.engine()));
+        let models = wanted.flat_map(|f| self.facade_models(f, loaded)).collect();
+        ModelList {
+            schema_version: SCHEMA_VERSION,
+            models,
+        }
+    }
+}

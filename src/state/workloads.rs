@@ -1,0 +1,494 @@
+//! Live and recent workloads, and their events (spec §5.5).
+//!
+//! Owns: the records, and that an event is numbered and sent under one lock.
+//! Leaves to others: which event follows which (`rules::workload`), when something happens
+//! (`facade`).
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::rules::engine::EngineId;
+use crate::rules::ids::{JobId, NodeId, RunId};
+use crate::rules::outcome::End;
+use crate::rules::reservations::Load;
+use crate::rules::workload::{Lifecycle, Numbered, State};
+use crate::wire::broker::{Stats, WorkloadInfo};
+use crate::wire::control::{TimelineEntry, Workload, WorkloadCounts, WorkloadFilter};
+
+use super::events::{Events, Notice, WorkloadNotice};
+
+/// Workloads kept in memory.
+const KEPT: usize = 10_000;
+
+/// Listed without a limit of the caller's own.
+const LISTED: usize = 50;
+
+/// What is known of a request when it is admitted.
+pub struct Admission {
+    /// Facade.
+    pub engine: EngineId,
+    /// Its number there.
+    pub id: JobId,
+    /// Model as requested.
+    pub model: String,
+    /// Path without query.
+    pub path: String,
+    /// Length of the request body.
+    pub body_bytes: u64,
+    /// Unix ms of arrival.
+    pub created_at: u64,
+    /// The same moment on the monotonic clock.
+    pub arrived: Instant,
+    /// Eligible owners.
+    pub owners: Vec<NodeId>,
+}
+
+/// All workloads of this process.
+pub struct Workloads {
+    run_id: RunId,
+    events: Arc<Events>,
+    recent: Mutex<VecDeque<Arc<Job>>>,
+    ended: [AtomicU64; 3],
+}
+
+impl Workloads {
+    /// None yet.
+    pub fn new(run_id: RunId, events: Arc<Events>) -> Self {
+        Self {
+            run_id,
+            events,
+            recent: Mutex::default(),
+            ended: Default::default(),
+        }
+    }
+
+    /// This process's run.
+    pub fn run_id(&self) -> &RunId {
+        &self.run_id
+    }
+
+    /// Admits a request as a workload and sends its first event.
+    pub fn admit(self: &Arc<Self>, admission: Admission) -> Arc<Job> {
+        let (life, first) = Lifecycle::admit();
+        let job = Arc::new(Job {
+            all: self.clone(),
+            admission,
+            inner: Mutex::new(Inner {
+                life,
+                started_at: None,
+                ended_at: None,
+                status: None,
+                error: None,
+                stats: None,
+                timeline: Vec::with_capacity(4),
+            }),
+        });
+        {
+            let mut inner = job.lock();
+            job.note(&mut inner, Step::Admitted);
+            job.send(&inner, WorkloadNotice::Submitted, first);
+        }
+        let mut recent = self.recent();
+        if recent.len() >= KEPT {
+            recent.pop_front();
+        }
+        recent.push_back(job.clone());
+        job
+    }
+
+    /// By state: the live ones counted now, the ended ones since the start.
+    pub fn counts(&self) -> WorkloadCounts {
+        let mut counts = WorkloadCounts::default();
+        for job in self.recent().iter() {
+            match job.lock().life.state() {
+                State::Queued => counts.queued += 1,
+                State::Running => counts.running += 1,
+                _ => {},
+            }
+        }
+        let [completed, failed, cancelled] = &self.ended;
+        counts.completed = completed.load(Ordering::Relaxed);
+        counts.failed = failed.load(Ordering::Relaxed);
+        counts.cancelled = cancelled.load(Ordering::Relaxed);
+        counts
+    }
+
+    /// Newest first.
+    pub fn list(&self, filter: &WorkloadFilter) -> Vec<Workload> {
+        let limit = filter.limit.unwrap_or(LISTED);
+        let recent = self.recent();
+        let matching = recent.iter().rev().filter(|job| job.matches(filter));
+        matching
+            .take(limit)
+            .map(|job| job.describe(false))
+            .collect()
+    }
+
+    /// Those with this number, with their timelines.
+    pub fn find(&self, engine: Option<EngineId>, id: JobId) -> Vec<Workload> {
+        let recent = self.recent();
+        let found = recent.iter().filter(|job| {
+            job.admission.id == id && engine.is_none_or(|e| e == job.admission.engine)
+        });
+        found.map(|job| job.describe(true)).collect()
+    }
+
+    fn recent(&self) -> MutexGuard<'_, VecDeque<Arc<Job>>> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a timeline shows.
+#[derive(Clone, Debug)]
+enum Step {
+    Admitted,
+    Dispatched(NodeId, Load),
+    Refused(NodeId, String),
+    Waiting,
+    Started(NodeId),
+    Ended(State, Option<String>),
+}
+
+struct Inner {
+    life: Lifecycle,
+    started_at: Option<u64>,
+    ended_at: Option<u64>,
+    status: Option<u16>,
+    error: Option<String>,
+    stats: Option<Stats>,
+    timeline: Vec<(u32, Step)>,
+}
+
+/// One workload.
+pub struct Job {
+    all: Arc<Workloads>,
+    admission: Admission,
+    inner: Mutex<Inner>,
+}
+
+impl Job {
+    /// Dispatched to a node, which had this load.
+    pub fn place(&self, node: &NodeId, load: Load) {
+        let mut inner = self.lock();
+        self.note(&mut inner, Step::Dispatched(node.clone(), load));
+        if let Some(n) = inner.life.place(node) {
+            self.send(&inner, WorkloadNotice::Submitted, n);
+        }
+    }
+
+    /// The node did not take it; why, in words.
+    pub fn refused(&self, node: &NodeId, why: String) {
+        self.note(&mut self.lock(), Step::Refused(node.clone(), why));
+    }
+
+    /// Placed nowhere, before a wait.
+    pub fn clear(&self) {
+        let mut inner = self.lock();
+        self.note(&mut inner, Step::Waiting);
+        if let Some(n) = inner.life.clear() {
+            self.send(&inner, WorkloadNotice::Submitted, n);
+        }
+    }
+
+    /// Committed on a node with this status.
+    pub fn start(&self, node: &NodeId, status: u16) {
+        let mut inner = self.lock();
+        if let Some(n) = inner.life.start(node) {
+            inner.started_at = Some(self.now());
+            inner.status = Some(status);
+            self.note(&mut inner, Step::Started(node.clone()));
+            self.send(&inner, WorkloadNotice::Started, n);
+        }
+    }
+
+    /// Ended; the first end wins.
+    pub fn finish(&self, end: End, status: Option<u16>, stats: Option<Stats>) {
+        let (state, error) = end.terminal();
+        let mut inner = self.lock();
+        let Some(n) = inner.life.finish(state) else {
+            return;
+        };
+        inner.ended_at = Some(self.now());
+        inner.status = inner.status.or(status);
+        inner.error = error;
+        inner.stats = stats;
+        let why = inner.error.clone();
+        self.note(&mut inner, Step::Ended(state, why));
+        let (counter, notice) = match state {
+            State::Completed => (0, WorkloadNotice::Completed),
+            State::Cancelled => (2, WorkloadNotice::Errored),
+            _ => (1, WorkloadNotice::Errored),
+        };
+        self.all.ended[counter].fetch_add(1, Ordering::Relaxed);
+        self.send(&inner, notice, n);
+    }
+
+    fn now(&self) -> u64 {
+        self.admission.created_at + self.admission.arrived.elapsed().as_millis() as u64
+    }
+
+    fn note(&self, inner: &mut Inner, step: Step) {
+        let at = self.admission.arrived.elapsed().as_millis() as u32;
+        inner.timeline.push((at, step));
+    }
+
+    /// Sends while the caller holds the lock: events of one job leave in the order of their numbers.
+    fn send(&self, inner: &Inner, notice: WorkloadNotice, Numbered(seq): Numbered) {
+        if !self.all.events.heard() {
+            return;
+        }
+        let a = &self.admission;
+        let info = WorkloadInfo {
+            id: a.id.to_string(),
+            model: a.model.clone(),
+            engine: a.engine,
+            run_id: self.all.run_id.clone(),
+            state: inner.life.state(),
+            originated_from: String::new(),
+            scheduled_on: inner.life.placed().cloned(),
+            created_at: a.created_at,
+            started_at: inner.started_at,
+            completed_at: inner.ended_at,
+            error: inner.error.clone(),
+            requester_id: None,
+            seq,
+            stats: inner.stats.clone(),
+        };
+        self.all
+            .events
+            .emit(&Notice::Workload(notice, Box::new(info)));
+    }
+
+    fn matches(&self, f: &WorkloadFilter) -> bool {
+        let a = &self.admission;
+        let naming = a.engine.spec().naming;
+        let inner = self.lock();
+        f.engine.is_none_or(|e| e == a.engine)
+            && f.state.is_none_or(|s| s == inner.life.state())
+            && f.model
+                .as_ref()
+                .is_none_or(|m| naming.normalize(m) == naming.normalize(&a.model))
+            && f.node
+                .as_ref()
+                .is_none_or(|n| inner.life.placed().is_some_and(|p| p.as_str() == n))
+    }
+
+    fn describe(&self, with_timeline: bool) -> Workload {
+        let a = &self.admission;
+        let inner = self.lock();
+        Workload {
+            engine: a.engine,
+            id: a.id,
+            run_id: self.all.run_id.clone(),
+            model: a.model.clone(),
+            path: a.path.clone(),
+            body_bytes: a.body_bytes,
+            state: inner.life.state(),
+            node: inner.life.placed().cloned(),
+            created_at: a.created_at,
+            started_at: inner.started_at,
+            ended_at: inner.ended_at,
+            status: inner.status,
+            error: inner.error.clone(),
+            stats: inner.stats.clone(),
+            timeline: if with_timeline {
+                self.timeline(&inner)
+            } else {
+                Vec::new()
+            },
+        }
+    }
+
+    fn timeline(&self, inner: &Inner) -> Vec<TimelineEntry> {
+        let entry = |at: u32, event: &str, node: Option<&NodeId>| TimelineEntry {
+            at_ms: u64::from(at),
+            event: event.to_owned(),
+            node: node.cloned(),
+            load: None,
+            detail: None,
+        };
+        let owners = || {
+            let ids: Vec<_> = self.admission.owners.iter().map(NodeId::as_str).collect();
+            let plural = if ids.len() == 1 { "owner" } else { "owners" };
+            format!("{} {plural}: {}", ids.len(), ids.join(", "))
+        };
+        inner
+            .timeline
+            .iter()
+            .map(|(at, step)| match step {
+                Step::Admitted => TimelineEntry {
+                    detail: Some(owners()),
+                    ..entry(*at, "admitted", None)
+                },
+                Step::Dispatched(node, l) => TimelineEntry {
+                    load: Some([l.pending, l.pressure, l.reserved.max(l.in_flight)]),
+                    ..entry(*at, "dispatched", Some(node))
+                },
+                Step::Refused(node, why) => TimelineEntry {
+                    detail: Some(why.clone()),
+                    ..entry(*at, "refused", Some(node))
+                },
+                Step::Waiting => entry(*at, "waiting", None),
+                Step::Started(node) => entry(*at, "started", Some(node)),
+                Step::Ended(state, why) => TimelineEntry {
+                    detail: why.clone(),
+                    ..entry(*at, state.as_str(), None)
+                },
+            })
+            .collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::events::Sink;
+    use super::*;
+
+    #[derive(Default, Clone)]
+    struct Seen(Arc<Mutex<Vec<(WorkloadNotice, WorkloadInfo)>>>);
+
+    impl Sink for Seen {
+        fn notice(&self, notice: &Notice) {
+            if let Notice::Workload(kind, info) = notice {
+                self.0.lock().unwrap().push((*kind, (**info).clone()));
+            }
+        }
+    }
+
+    fn workloads() -> (Arc<Workloads>, Seen) {
+        let (seen, events) = (Seen::default(), Arc::new(Events::default()));
+        events.join(vec![Box::new(seen.clone())]);
+        (
+            Arc::new(Workloads::new(RunId::from_bytes([1; 8]), events)),
+            seen,
+        )
+    }
+
+    fn admit(w: &Arc<Workloads>, id: u64) -> Arc<Job> {
+        w.admit(Admission {
+            engine: EngineId::parse("ollama").unwrap(),
+            id: JobId(id),
+            model: "m".into(),
+            path: "/api/chat".into(),
+            body_bytes: 3,
+            created_at: 1000,
+            arrived: Instant::now(),
+            owners: vec!["a".into()],
+        })
+    }
+
+    #[test]
+    fn one_owner_that_refuses_once_then_serves() {
+        let (w, seen) = workloads();
+        let (job, a) = (admit(&w, 7), NodeId::from("a"));
+        job.place(&a, Load::default());
+        job.refused(&a, "HTTP 503".into());
+        job.clear();
+        job.place(&a, Load::default());
+        job.start(&a, 200);
+        job.finish(End::Relayed { status: 200 }, None, None);
+        job.finish(End::ClientGone, None, None);
+        let events: Vec<_> = seen
+            .0
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|(n, i)| (*n, i.seq, i.scheduled_on.clone().map(|n| n.to_string())))
+            .collect();
+        use WorkloadNotice::*;
+        let on = |n: &str| Some(n.to_owned());
+        assert_eq!(
+            events,
+            [
+                (Submitted, 1, None),
+                (Submitted, 2, on("a")),
+                (Submitted, 3, None),
+                (Submitted, 4, on("a")),
+                (Started, 5, on("a")),
+                (Completed, 6, on("a")),
+            ]
+        );
+        assert_eq!(
+            w.counts(),
+            WorkloadCounts {
+                completed: 1,
+                ..Default::default()
+            }
+        );
+        let shown: Vec<_> = w.find(None, JobId(7))[0]
+            .timeline
+            .iter()
+            .map(|t| t.event.clone())
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                "admitted",
+                "dispatched",
+                "refused",
+                "waiting",
+                "dispatched",
+                "started",
+                "completed"
+            ]
+        );
+    }
+
+    #[test]
+    fn filters_narrow_and_the_newest_comes_first() {
+        let (w, _) = workloads();
+        let first = admit(&w, 1);
+        admit(&w, 2);
+        first.finish(End::ClientGone, None, None);
+        let ids = |f: WorkloadFilter| w.list(&f).iter().map(|w| w.id.0).collect::<Vec<_>>();
+        assert_eq!(ids(WorkloadFilter::default()), [2, 1]);
+        assert_eq!(
+            ids(WorkloadFilter {
+                limit: Some(1),
+                ..Default::default()
+            }),
+            [2]
+        );
+        let state = Some(State::Cancelled);
+        assert_eq!(
+            ids(WorkloadFilter {
+                state,
+                ..Default::default()
+            }),
+            [1]
+        );
+        let model = Some("m:latest".into());
+        assert_eq!(
+            ids(WorkloadFilter {
+                model,
+                ..Default::default()
+            }),
+            [2, 1]
+        );
+        let node = Some("zz".into());
+        assert!(
+            ids(WorkloadFilter {
+                node,
+                ..Default::default()
+            })
+            .is_empty()
+        );
+    }
+
+    #[test]
+    fn only_the_last_ten_thousand_are_kept() {
+        let (w, _) = workloads();
+        for id in 1..=(KEPT as u64 + 5) {
+            admit(&w, id);
+        }
+        assert_eq!(w.recent().len(), KEPT);
+        assert!(w.find(None, JobId(5)).is_empty());
+        assert_eq!(w.find(None, JobId(6)).len(), 1);
+    }
+}
