@@ -1,0 +1,3 @@
+//! Layer 2: bytes in and out.
+
+pub mod fetch;
