@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use super::kept::{Kept, Turn};
 use super::local::{self, Place};
 use super::plan::{self, Names};
 use super::probe::{self, Target};
@@ -22,9 +23,9 @@ use crate::config::file::NodeSetting;
 use crate::net::fetch::Limits;
 use crate::rules::engine::EngineId;
 use crate::rules::ids::NodeId;
-use crate::state::command::{Command, Commands, LocalBackend, ManualNode, NodeExtra};
+use crate::state::command::{Command, Commands};
 use crate::state::query::Queries;
-use crate::wire::broker::NodeRecord;
+use crate::wire::control::FacadeStatus;
 use crate::wire::jsonrpc::ErrorCode;
 
 /// Gives numbers from 0 to 1 that spread probes over time.
@@ -72,58 +73,6 @@ impl ProbeNow {
         // A full queue means that probes are asked for already.
         drop(self.0.try_send((engine, node.clone())));
     }
-}
-
-/// When something is asked next.
-struct Turn {
-    due: Instant,
-    began: Option<Instant>,
-    in_flight: bool,
-    active: bool,
-}
-
-impl Turn {
-    fn now() -> Self {
-        Self {
-            due: Instant::now(),
-            began: None,
-            in_flight: false,
-            active: true,
-        }
-    }
-
-    fn is_due(&self, now: Instant) -> bool {
-        self.active && !self.in_flight && self.due <= now
-    }
-
-    fn begin(&mut self, now: Instant) {
-        self.in_flight = true;
-        self.began = Some(now);
-    }
-
-    fn end(&mut self, due: Instant) {
-        self.in_flight = false;
-        self.due = due;
-    }
-}
-
-/// One node.
-struct Kept {
-    id: NodeId,
-    target: Target,
-    /// Host as people know it.
-    host: String,
-    models: Option<Vec<String>>,
-    slots: Option<u32>,
-    weight: u32,
-    /// This machine's engine of its kind.
-    local: bool,
-    /// Found here, and not named by anybody: then it may turn up on another port.
-    found: bool,
-    standing: Standing,
-    turn: Turn,
-    told: Option<ManualNode>,
-    told_local: Option<LocalBackend>,
 }
 
 /// A port that is looked at for an engine.
@@ -530,92 +479,10 @@ impl Keeper {
     }
 }
 
-impl Kept {
-    fn new(id: NodeId, target: Target, host: String) -> Self {
-        Self {
-            id,
-            target,
-            host,
-            models: None,
-            slots: None,
-            weight: 0,
-            local: false,
-            found: false,
-            standing: Standing::default(),
-            turn: Turn::now(),
-            told: None,
-            told_local: None,
-        }
-    }
-
-    /// Whether it was found here and is not there any more.
-    fn has_left(&self) -> bool {
-        self.found && !self.turn.in_flight && self.standing.unreachable().is_some()
-    }
-
-    /// Takes a probe's outcome; a state that lasts is worth a line.
-    fn take(&mut self, outcome: Result<Reading, Miss>) {
-        let before = self.standing.unreachable().map(str::to_owned);
-        let was_asked = self.standing.is_asked();
-        self.standing.take(outcome);
-        let (engine, node) = (self.target.engine, &self.id);
-        match (before, self.standing.unreachable()) {
-            (None, Some(reason)) => tracing::warn!(%engine, %node, reason, "node is unreachable"),
-            (Some(_), None) => tracing::info!(%engine, %node, "node is back"),
-            (None, None) if !was_asked => tracing::info!(%engine, %node, "node answers"),
-            _ => {},
-        }
-    }
-
-    fn backend(&self) -> LocalBackend {
-        LocalBackend {
-            host: self.address(),
-            port: self.target.port,
-            healthy: self.standing.is_up(),
-        }
-    }
-
-    fn address(&self) -> String {
-        if self.target.host.eq_ignore_ascii_case("localhost") {
-            return "127.0.0.1".to_owned();
-        }
-        self.target.host.clone()
-    }
-
-    fn manual(&self) -> ManualNode {
-        let reading = self.standing.reading();
-        let record = NodeRecord {
-            id: self.id.as_str().to_owned(),
-            host: self.host.clone(),
-            port: self.target.port,
-            addresses: vec![self.address()],
-            txt: Vec::new(),
-            models: self
-                .models
-                .clone()
-                .or_else(|| reading.models.clone())
-                .unwrap_or_default(),
-            ip: None,
-        };
-        let extra = NodeExtra {
-            prefix: self.target.prefix.clone(),
-            api_key: self.target.api_key.as_ref().map(|k| k.reveal().to_owned()),
-            warm: reading.warm.clone().unwrap_or_default(),
-            slots: self.slots.or(reading.slots).unwrap_or(0),
-            weight: self.weight,
-            context: reading.context.clone(),
-            unreachable: self.standing.unreachable().map(str::to_owned),
-            local: self.local,
-            sample: false,
-        };
-        ManualNode { record, extra }
-    }
-}
-
 /// Every port on which we listen ourselves now.
 fn facade_ports(queries: &dyn Queries) -> Vec<u16> {
     let facades = queries.status().facades;
-    let aliases = |f: &crate::wire::control::FacadeStatus| {
+    let aliases = |f: &FacadeStatus| {
         f.aliases
             .iter()
             .filter_map(|a| local::port_of(a))

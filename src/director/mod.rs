@@ -6,6 +6,7 @@
 
 pub mod inventory;
 pub mod keeper;
+pub mod kept;
 pub mod local;
 pub mod plan;
 pub mod probe;
