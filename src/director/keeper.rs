@@ -1,0 +1,495 @@
+//! Keeps the nodes: probes each in its own time and tells the daemon what changed.
+//!
+//! Owns: the schedule, the nodes with their standing, and what the daemon was told last.
+//! Leaves to others: one probe (`probe`), the rules (`plan`, `standing`), ranking (the daemon).
+//!
+//! Probes run beside each other, each bounded and never two of one node: an engine that hangs
+//! delays nobody's news but its own.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::kept::{Kept, Turn};
+use super::local::{self, Place};
+use super::plan::{self, Names};
+use super::probe::{self, Target};
+use super::standing::{Miss, Reading, Standing};
+use crate::config::file::NodeSetting;
+use crate::net::fetch::Limits;
+use crate::rules::engine::EngineId;
+use crate::rules::ids::NodeId;
+use crate::state::command::{Command, Commands};
+use crate::state::query::Queries;
+use crate::wire::control::FacadeStatus;
+use crate::wire::jsonrpc::ErrorCode;
+
+/// Gives numbers from 0 to 1 that spread probes over time.
+pub type Jitter = Box<dyn FnMut() -> f64 + Send>;
+
+/// The director's times.
+pub struct Timing {
+    /// Between two probes of a node.
+    pub interval: Duration,
+    /// Stretches or shortens each interval by up to a fifth; 0.5 does neither.
+    pub jitter: Jitter,
+    /// How long start-up waits for first answers.
+    pub first_round: Duration,
+    /// Least time between two probes of a node when failures ask for them.
+    pub early_gap: Duration,
+    /// Bounds of one probe.
+    pub limits: Limits,
+}
+
+impl Timing {
+    /// The product's times (product.md section 3), spread by `jitter`.
+    pub fn standard(jitter: Jitter) -> Self {
+        Self {
+            interval: Duration::from_secs(5),
+            jitter,
+            first_round: Duration::from_secs(1),
+            early_gap: Duration::from_millis(500),
+            limits: Limits::default(),
+        }
+    }
+
+    fn next(&mut self) -> Instant {
+        let spread = 0.8 + 0.4 * (self.jitter)().clamp(0.0, 1.0);
+        Instant::now() + self.interval.mul_f64(spread)
+    }
+}
+
+/// Asks for an early probe of a node, from the request path. Cheap to clone; never waits.
+#[derive(Clone, Debug)]
+pub struct ProbeNow(mpsc::Sender<(EngineId, NodeId)>);
+
+impl ProbeNow {
+    /// A transport failure towards this node was seen. Where many are, one probe answers all.
+    pub fn poke(&self, engine: EngineId, node: &NodeId) {
+        // A full queue means that probes are asked for already.
+        drop(self.0.try_send((engine, node.clone())));
+    }
+}
+
+/// A port that is looked at for an engine.
+struct Scout {
+    place: Place,
+    looked: bool,
+    found: bool,
+    turn: Turn,
+}
+
+#[derive(Clone, Copy)]
+enum Subject {
+    Node(usize),
+    Scout(usize),
+}
+
+enum Outcome {
+    Node(Result<Reading, Miss>),
+    Scout(bool),
+}
+
+type Ended = Result<(Id, Outcome), JoinError>;
+
+/// The nodes and their probes.
+pub struct Keeper {
+    commands: Commands,
+    queries: Arc<dyn Queries>,
+    timing: Timing,
+    names: Names,
+    nodes: Vec<Kept>,
+    scouts: Vec<Scout>,
+    running: JoinSet<Outcome>,
+    subjects: HashMap<Id, Subject>,
+    pokes: mpsc::Receiver<(EngineId, NodeId)>,
+    /// Whether the first round still runs: then ports of one engine are taken in their order,
+    /// whichever answers first.
+    in_order: bool,
+}
+
+impl Keeper {
+    /// A keeper of the named nodes that also looks at `places`; and the handle to hurry it.
+    pub fn new(
+        commands: Commands,
+        queries: Arc<dyn Queries>,
+        timing: Timing,
+        host_name: &str,
+        named: &[NodeSetting],
+        places: &[Place],
+    ) -> (Self, ProbeNow) {
+        let (tx, pokes) = mpsc::channel(64);
+        let mut keeper = Self {
+            commands,
+            queries,
+            timing,
+            names: Names::new(host_name),
+            nodes: Vec::new(),
+            scouts: Vec::new(),
+            running: JoinSet::new(),
+            subjects: HashMap::new(),
+            pokes,
+            in_order: true,
+        };
+        for node in named {
+            keeper.name(node);
+        }
+        for place in places
+            .iter()
+            .filter(|p| !keeper.knows(**p))
+            .copied()
+            .collect::<Vec<_>>()
+        {
+            keeper.watch(place);
+        }
+        (keeper, ProbeNow(tx))
+    }
+
+    /// Probes everything once, until all have answered or the time for that is over.
+    pub async fn first_round(&mut self) {
+        let end = Instant::now() + self.timing.first_round;
+        loop {
+            self.adopt();
+            self.start_due();
+            match timeout_at(end, self.running.join_next_with_id()).await {
+                Ok(Some(ended)) => drop(self.finish(ended)),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        self.in_order = false;
+        self.adopt();
+    }
+
+    /// Forgets the nodes of engines that have no facade.
+    pub async fn keep_only(&mut self, engines: &[EngineId]) {
+        for scout in &mut self.scouts {
+            scout.turn.active &= engines.contains(&scout.place.engine);
+        }
+        for node in self
+            .nodes
+            .iter_mut()
+            .filter(|n| !engines.contains(&n.target.engine))
+        {
+            node.turn.active = false;
+            if node.told.take().is_some() {
+                let (engine, id) = (node.target.engine, node.id.clone());
+                // Refused where no facade was ever known: then there is nothing to forget.
+                drop(
+                    self.commands
+                        .call(|r| Command::RemoveManual(engine, id, r))
+                        .await,
+                );
+            }
+        }
+    }
+
+    /// Tells the daemon everything that it was not told yet.
+    pub async fn tell_all(&mut self) {
+        for i in 0..self.nodes.len() {
+            self.tell(i).await;
+        }
+    }
+
+    /// The ids of an engine's nodes.
+    pub fn ids(&self, engine: EngineId) -> Vec<NodeId> {
+        let of = self.active().filter(|n| n.target.engine == engine);
+        of.map(|n| n.id.clone()).collect()
+    }
+
+    /// The ports of 127.0.0.1 on which this engine itself was found.
+    pub fn own_ports(&self, engine: EngineId) -> Vec<u16> {
+        let here = self
+            .active()
+            .filter(|n| n.target.engine == engine && n.standing.is_up());
+        here.filter(|n| self.is_here(n))
+            .map(|n| n.target.port)
+            .collect()
+    }
+
+    /// A line for each node that was asked and is no candidate.
+    pub fn complaints(&self) -> Vec<String> {
+        let line = |n: &Kept| {
+            let reason = n.standing.unreachable()?;
+            Some(format!(
+                "node {} ({}): {reason}",
+                n.id,
+                n.target.engine.spec().display
+            ))
+        };
+        self.active().filter_map(line).collect()
+    }
+
+    /// Probes for ever.
+    pub async fn run(mut self) {
+        loop {
+            self.adopt();
+            self.start_due();
+            let next = self.next_due();
+            let ended = tokio::select! {
+                Some(ended) = self.running.join_next_with_id() => Some(ended),
+                Some((engine, id)) = self.pokes.recv() => {
+                    self.hurry(engine, &id);
+                    None
+                }
+                () = sleep_until(next) => None,
+            };
+            if let Some(node) = ended.and_then(|e| self.finish(e)) {
+                self.tell(node).await;
+            }
+        }
+    }
+
+    fn active(&self) -> impl Iterator<Item = &Kept> {
+        self.nodes.iter().filter(|n| n.turn.active)
+    }
+
+    fn is_here(&self, node: &Kept) -> bool {
+        plan::is_this_machine(&node.target.host, self.names.host_name())
+    }
+
+    fn knows(&self, place: Place) -> bool {
+        let same = |n: &Kept| n.target.engine == place.engine && n.target.port == place.port;
+        self.nodes.iter().any(|n| same(n) && self.is_here(n))
+    }
+
+    fn watch(&mut self, place: Place) {
+        self.scouts.push(Scout {
+            place,
+            looked: false,
+            found: false,
+            turn: Turn::now(),
+        });
+    }
+
+    fn name(&mut self, node: &NodeSetting) {
+        let (engine, url) = (node.engine, &node.url);
+        let id = self.names.take(
+            engine,
+            node.name.as_deref(),
+            &url.host,
+            url.port,
+            &url.prefix,
+        );
+        // Peers and clients of this machine's engine speak to its origin, so no prefix.
+        let local = plan::is_loopback(&url.host)
+            && url.prefix.is_empty()
+            && !self
+                .nodes
+                .iter()
+                .any(|n| n.local && n.target.engine == engine);
+        let target = Target {
+            engine,
+            host: url.host.clone(),
+            port: url.port,
+            prefix: url.prefix.clone(),
+            api_key: node.api_key.clone(),
+            models_known: node.models.is_some(),
+        };
+        let here = plan::is_this_machine(&url.host, self.names.host_name());
+        let host = if here {
+            self.names.host_name().to_owned()
+        } else {
+            url.host.clone()
+        };
+        let mut kept = Kept::new(id, target, host);
+        kept.models.clone_from(&node.models);
+        kept.slots = node.slots;
+        kept.weight = node.weight.unwrap_or(0);
+        kept.local = local;
+        self.nodes.push(kept);
+    }
+
+    /// Makes nodes of the engines that were found.
+    fn adopt(&mut self) {
+        let mut waiting: Vec<EngineId> = Vec::new();
+        for i in 0..self.scouts.len() {
+            let scout = &mut self.scouts[i];
+            let engine = scout.place.engine;
+            if !scout.turn.active {
+                continue;
+            }
+            if !scout.looked {
+                waiting.push(engine);
+            } else if scout.found && !(self.in_order && waiting.contains(&engine)) {
+                scout.turn.active = false;
+                let place = scout.place;
+                self.adopt_one(place);
+            }
+        }
+    }
+
+    fn adopt_one(&mut self, place: Place) {
+        let engine = place.engine;
+        let local = self
+            .nodes
+            .iter()
+            .position(|n| n.local && n.target.engine == engine);
+        if let Some(i) = local.filter(|i| self.nodes[*i].has_left()) {
+            let node = &mut self.nodes[i];
+            // This machine's engine came back on another port: one engine, not two.
+            let left = Place {
+                engine,
+                port: std::mem::replace(&mut node.target.port, place.port),
+            };
+            node.standing = Standing::default();
+            node.turn.due = Instant::now();
+            self.watch(left);
+            return;
+        }
+        let host = self.names.host_name().to_owned();
+        let id = self.names.take(engine, None, &host, place.port, "");
+        let target = Target {
+            engine,
+            host: "127.0.0.1".to_owned(),
+            port: place.port,
+            prefix: String::new(),
+            api_key: None,
+            models_known: false,
+        };
+        tracing::info!(%engine, node = %id, port = place.port, "found an engine on this machine");
+        let mut kept = Kept::new(id, target, host);
+        (kept.local, kept.found) = (local.is_none(), true);
+        self.nodes.push(kept);
+    }
+
+    fn start_due(&mut self) {
+        let now = Instant::now();
+        for (i, node) in self
+            .nodes
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, n)| n.turn.is_due(now))
+        {
+            node.turn.begin(now);
+            let (target, limits) = (node.target.clone(), self.timing.limits);
+            let task = async move { Outcome::Node(probe::ask(&target, limits).await) };
+            self.subjects
+                .insert(self.running.spawn(task).id(), Subject::Node(i));
+        }
+        if !self.scouts.iter().any(|s| s.turn.is_due(now)) {
+            return;
+        }
+        let ours = facade_ports(&*self.queries);
+        for (i, scout) in self
+            .scouts
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, s)| s.turn.is_due(now))
+        {
+            if ours.contains(&scout.place.port) {
+                scout.looked = true;
+                scout.turn.end(self.timing.next());
+                continue;
+            }
+            scout.turn.begin(now);
+            let (place, limits) = (scout.place, self.timing.limits);
+            let task = async move { Outcome::Scout(local::identify(place, limits).await) };
+            self.subjects
+                .insert(self.running.spawn(task).id(), Subject::Scout(i));
+        }
+    }
+
+    /// Takes the end of a probe; says which node it was of.
+    fn finish(&mut self, ended: Ended) -> Option<usize> {
+        let (id, outcome) = match ended {
+            Ok((id, outcome)) => (id, Some(outcome)),
+            // A panic while reading an answer is that node's miss and nobody else's.
+            Err(e) => (e.id(), None),
+        };
+        let next = self.timing.next();
+        match (self.subjects.remove(&id)?, outcome) {
+            (Subject::Node(i), outcome) => {
+                let panicked = || Err(Miss::Silent("its answer could not be read".to_owned()));
+                let outcome = match outcome {
+                    Some(Outcome::Node(outcome)) => outcome,
+                    _ => panicked(),
+                };
+                let node = &mut self.nodes[i];
+                node.turn.end(next);
+                node.take(outcome);
+                node.turn.active.then_some(i)
+            },
+            (Subject::Scout(i), outcome) => {
+                let scout = &mut self.scouts[i];
+                scout.turn.end(next);
+                scout.looked = true;
+                scout.found = matches!(outcome, Some(Outcome::Scout(true)));
+                None
+            },
+        }
+    }
+
+    fn next_due(&self) -> Instant {
+        let nodes = self.nodes.iter().map(|n| &n.turn);
+        let turns = nodes.chain(self.scouts.iter().map(|s| &s.turn));
+        let waiting = turns.filter(|t| t.active && !t.in_flight).map(|t| t.due);
+        waiting
+            .min()
+            .unwrap_or_else(|| Instant::now() + self.timing.interval)
+    }
+
+    fn hurry(&mut self, engine: EngineId, id: &NodeId) {
+        let gap = self.timing.early_gap;
+        for node in self
+            .nodes
+            .iter_mut()
+            .filter(|n| n.target.engine == engine && n.id == *id)
+        {
+            let now = Instant::now();
+            let soonest = node.turn.began.map_or(now, |began| now.max(began + gap));
+            // While one is in flight this has no effect: its end sets the time of the next.
+            node.turn.due = node.turn.due.min(soonest);
+        }
+    }
+
+    async fn tell(&mut self, i: usize) {
+        let node = &mut self.nodes[i];
+        if !node.turn.active {
+            return;
+        }
+        let engine = node.target.engine;
+        if node.local && node.told_local.as_ref() != Some(&node.backend()) {
+            let backend = node.backend();
+            let copy = backend.clone();
+            let done = self
+                .commands
+                .call(|r| Command::SetLocalBackend(engine, copy, r))
+                .await;
+            node.told_local = done.is_ok().then_some(backend);
+        }
+        let manual = node.manual();
+        if node.told.as_ref() == Some(&manual) {
+            return;
+        }
+        let copy = Box::new(manual.clone());
+        match self
+            .commands
+            .call(|r| Command::AddManual(engine, copy, r))
+            .await
+        {
+            Ok(()) => node.told = Some(manual),
+            // Before its facade is up nobody may want to know; it is told again then.
+            Err(e) if e.code == ErrorCode::NoFacade => {},
+            Err(e) => tracing::debug!(%engine, node = %node.id, error = %e, "node not taken"),
+        }
+    }
+}
+
+/// Every port on which we listen ourselves now.
+fn facade_ports(queries: &dyn Queries) -> Vec<u16> {
+    let facades = queries.status().facades;
+    let aliases = |f: &FacadeStatus| {
+        f.aliases
+            .iter()
+            .filter_map(|a| local::port_of(a))
+            .collect::<Vec<_>>()
+    };
+    facades
+        .iter()
+        .flat_map(|f| aliases(f).into_iter().chain([f.port]))
+        .collect()
+}
