@@ -3,3 +3,4 @@
 pub mod address;
 pub mod engine;
 pub mod ids;
+pub mod units;
