@@ -170,7 +170,8 @@ async fn accept_loop(
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 pub(super) mod tests {
     use super::*;
     use crate::control::client::{ClientError, ControlApiClient, ControlClient};
