@@ -105,13 +105,15 @@ impl From<ClientError> for CliError {
                 .try_this("nvpair-proxy serve            (or --socket PATH if it runs elsewhere)"),
             ClientError::Denied { source, .. } => Self::new(Kind::NoDaemon, what)
                 .why(source.to_string())
-                .try_this("the user who runs the daemon, or --socket PATH for another one"),
+                .try_this(
+                    "again as the user who runs the daemon, or with --socket PATH for another one",
+                ),
             ClientError::Refused { code, .. } => refused(code, what),
             ClientError::TimedOut(_) => Self::new(Kind::Failed, what)
                 .why("it may be busy or hung; a change may or may not have been made")
                 .try_this("nvpair-proxy status"),
             ClientError::Broken(_) => Self::new(Kind::Failed, what)
-                .why("it may have ended just now")
+                .why("it may have ended just now, or it serves another user")
                 .try_this("nvpair-proxy status"),
         }
     }

@@ -13,6 +13,9 @@ use crate::errors::CliError;
 use crate::names;
 use crate::output::{self, Fit, Look};
 
+/// Columns that the full table of nodes takes without cutting common names.
+const FULL_WIDTH: usize = 100;
+
 /// Runs it.
 pub fn run(_: &StatusArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     let status = with_daemon(globals, async |client| {
@@ -76,20 +79,10 @@ fn nodes(status: &Status, look: &Look) -> String {
     if status.nodes.is_empty() {
         return "  none yet\n".to_owned();
     }
-    let rows: Vec<_> = status.nodes.iter().map(node_row).collect();
-    let head = [
-        "NODE",
-        "ENGINE",
-        "KIND",
-        "STATE",
-        "LOAD",
-        "= PENDING",
-        "+ PRESSURE",
-        "+ RESERVED",
-        "MODELS",
-        "WARM",
-    ];
-    let mut text = look.table(head, &rows, Fit::Cut);
+    let mut text = match look.width {
+        Some(width) if width < FULL_WIDTH => narrow(status, look),
+        _ => full(status, look),
+    };
     for node in &status.nodes {
         if let Some(reason) = &node.reason {
             let (name, reason) = (output::clean(&node.name), output::clean(reason));
@@ -102,7 +95,56 @@ fn nodes(status: &Status, look: &Look) -> String {
     text
 }
 
-fn node_row(node: &NodeStatus) -> [String; 10] {
+/// The terms of the load in columns of their own.
+fn full(status: &Status, look: &Look) -> String {
+    let row = |n: &NodeStatus| {
+        let [name, engine, kind, state, models, warm] = common(n);
+        let [load, pending, pressure, reserved] =
+            [n.load, n.pending, n.pressure, n.reserved].map(|v| v.to_string());
+        [
+            name, engine, kind, state, load, pending, pressure, reserved, models, warm,
+        ]
+    };
+    let head = [
+        "NODE",
+        "ENGINE",
+        "KIND",
+        "STATE",
+        "LOAD",
+        "= PENDING",
+        "+ PRESSURE",
+        "+ RESERVED",
+        "MODELS",
+        "WARM",
+    ];
+    let rows: Vec<_> = status.nodes.iter().map(row).collect();
+    look.table(head, &rows, Fit::Cut)
+}
+
+/// The same sums in one column, so that names keep their length.
+fn narrow(status: &Status, look: &Look) -> String {
+    let row = |n: &NodeStatus| {
+        let [name, engine, kind, state, models, warm] = common(n);
+        let load = format!(
+            "{} = {} + {} + {}",
+            n.load, n.pending, n.pressure, n.reserved
+        );
+        [name, engine, kind, state, load, models, warm]
+    };
+    let head = [
+        "NODE",
+        "ENGINE",
+        "KIND",
+        "STATE",
+        "LOAD=PEND+PRESS+RES",
+        "MODELS",
+        "WARM",
+    ];
+    let rows: Vec<_> = status.nodes.iter().map(row).collect();
+    look.table(head, &rows, Fit::Cut)
+}
+
+fn common(node: &NodeStatus) -> [String; 6] {
     let kind = match node.kind {
         NodeKind::Local => "local",
         NodeKind::Manual => "manual",
@@ -119,10 +161,6 @@ fn node_row(node: &NodeStatus) -> [String; 10] {
         node.engine.spec().display.to_owned(),
         kind.to_owned(),
         state.to_owned(),
-        node.load.to_string(),
-        node.pending.to_string(),
-        node.pressure.to_string(),
-        node.reserved.to_string(),
         node.models.len().to_string(),
         output::list(&node.warm),
     ]
@@ -142,4 +180,72 @@ fn summary(status: &Status) -> String {
         "Scheduler: {scheduler}.  Workloads: {} running, {} queued, {} done, {} failed, {} cancelled.\n",
         w.running, w.queued, w.completed, w.failed, w.cancelled
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nvpair_proxy::rules::engine::EngineId;
+    use nvpair_proxy::rules::ids::RunId;
+    use nvpair_proxy::wire::control::*;
+
+    fn status() -> Status {
+        let node = NodeStatus {
+            id: "tower".into(),
+            name: "tower.lan".into(),
+            engine: EngineId::parse("lmstudio").unwrap(),
+            kind: NodeKind::Manual,
+            state: NodeState::Unreachable,
+            reason: Some("connection refused".into()),
+            address: None,
+            pending: 2,
+            pressure: 1,
+            reserved: 0,
+            load: 3,
+            models: vec!["a".into()],
+            warm: vec!["qwen3:8b".into()],
+        };
+        Status {
+            schema_version: SCHEMA_VERSION,
+            daemon: DaemonInfo {
+                version: "0.0.0".into(),
+                pid: 1,
+                mode: Mode::Standalone,
+                run_id: RunId::from_bytes([0; 8]),
+                started_at: 0,
+                socket: None,
+            },
+            facades: vec![],
+            nodes: vec![node],
+            scheduler: SchedulerStatus {
+                policy: "weighted".into(),
+                generation: 0,
+                age_ms: None,
+            },
+            workloads: WorkloadCounts::default(),
+            providers: vec![],
+            pool: None,
+        }
+    }
+
+    #[test]
+    fn eighty_columns_keep_names_whole_and_sums_readable() {
+        let look = Look {
+            color: false,
+            width: Some(80),
+        };
+        let text = render(&status(), 0, &look);
+        assert!(
+            text.lines().take(7).all(|l| l.chars().count() <= 80),
+            "{text}"
+        );
+        assert!(text.contains("tower.lan  LM Studio  manual"), "{text}");
+        assert!(text.contains("3 = 2 + 1 + 0"), "{text}");
+        assert!(
+            text.contains("tower.lan (LM Studio): connection refused"),
+            "{text}"
+        );
+        assert!(text.contains("Scheduler: weighted, no snapshot."), "{text}");
+        assert!(text.contains("none is enabled"), "{text}");
+    }
 }
