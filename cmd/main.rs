@@ -1,2 +1,65 @@
-//! nvpair-proxy.
-fn main() {}
+//! The `nvpair-proxy` command: reads the command line, runs one subcommand, gives its exit code.
+//!
+//! Owns: start and end of the process. Leaves to others: everything else. No decisions here; this
+//! is the only crate that prints.
+
+mod argv;
+mod cli;
+mod completions;
+mod connect;
+mod demo_engine;
+mod errors;
+mod generate;
+mod models;
+mod names;
+mod nearest;
+mod output;
+mod select;
+mod serve;
+mod set_port;
+mod status;
+mod workloads;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use crate::argv::Invocation;
+use crate::cli::{Cli, Verb};
+use crate::errors::CliError;
+
+fn main() -> ExitCode {
+    let args = match argv::normalise(std::env::args_os(), std::io::stdin().is_terminal()) {
+        Invocation::Parse(args) => args,
+        Invocation::Help => {
+            // A closed stdout is no reason to fail.
+            drop(Cli::command().print_long_help());
+            return ExitCode::SUCCESS;
+        },
+    };
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(told) => {
+            // Help and version come this way too, with code 0.
+            drop(told.print());
+            return ExitCode::from(u8::try_from(told.exit_code()).unwrap_or(1));
+        },
+    };
+    dispatch(&cli).unwrap_or_else(|error| error.report(output::stderr_color(&cli.globals)))
+}
+
+fn dispatch(cli: &Cli) -> Result<ExitCode, CliError> {
+    let globals = &cli.globals;
+    match &cli.verb {
+        Verb::Serve(args) => serve::run(args, globals),
+        Verb::Status(args) => status::run(args, globals),
+        Verb::Select(args) => select::run(args, globals),
+        Verb::SetPort(args) => set_port::run(args, globals),
+        Verb::Workloads(args) => workloads::run(args, globals),
+        Verb::Models(args) => models::run(args, globals),
+        Verb::Completions(args) => completions::run(args),
+        Verb::Generate(args) => generate::run(args),
+        Verb::DemoEngine(args) => demo_engine::run(args, globals),
+    }
+}

@@ -1,6 +1,7 @@
 //! nvpair-proxy as a library.
 
 pub mod config;
+pub mod control;
 pub mod director;
 pub mod facade;
 pub mod net;

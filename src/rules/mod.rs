@@ -18,5 +18,6 @@ pub mod outcome;
 pub mod policy;
 pub mod reservations;
 pub mod route;
+pub mod units;
 pub mod usage;
 pub mod workload;

@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::broker::{Stats, WorkloadState};
+use super::broker::{NodeRecord, Stats, WorkloadState};
 use crate::rules::engine::EngineId;
 use crate::rules::ids::{JobId, NodeId, RunId};
 
@@ -283,4 +283,69 @@ pub struct PortSet {
 pub struct Selected {
     /// The pinned node; empty for automatic.
     pub id: String,
+}
+
+/// Answer of `facade/enable`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EnabledPort {
+    /// The engine.
+    pub engine: EngineId,
+    /// Port actually bound.
+    pub port: u16,
+}
+
+/// Answer of `nodes/list`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeList {
+    /// Relayed and manual nodes, by id.
+    pub nodes: Vec<NodeRecord>,
+}
+
+/// Answer of `node/add-manual`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Added {
+    /// Always true: a node that was there is replaced.
+    pub added: bool,
+}
+
+/// Answer of `node/remove-manual`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Removed {
+    /// Whether it was there.
+    pub removed: bool,
+}
+
+/// Answer of `node/set-local-backend`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// Always true.
+    pub ok: bool,
+}
+
+/// One rank of `node/set-priority`, in the link's spelling.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct RankParam {
+    /// Node id; an empty one is skipped.
+    pub id: String,
+    /// Jobs pending there; below 0 counts as 0.
+    pub pending: i64,
+    /// GPU pressure; clamped to 0..3.
+    pub gpu_pressure: i64,
+    /// Its place in the list; unused.
+    pub rank: i64,
+}
+
+/// Answer of `node/set-priority`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ranked {
+    /// Length of the list now in force.
+    pub count: usize,
+}
+
+/// Answer of `log/set-level`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LevelSet {
+    /// Level now in force.
+    pub level: String,
 }

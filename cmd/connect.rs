@@ -1,0 +1,47 @@
+//! Opens the control client for one subcommand.
+//!
+//! Owns: which socket, the time limit, the small runtime. Leaves to others: the calls themselves,
+//! the wording of failures (`errors`).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use nvpair_proxy::config::paths;
+use nvpair_proxy::control::client::{ClientError, ControlClient};
+
+use crate::cli::Globals;
+use crate::errors::{CliError, Kind};
+
+/// A daemon answers in milliseconds; moving a facade writes a file first.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// The control socket in force.
+pub fn socket(globals: &Globals) -> Result<PathBuf, CliError> {
+    globals
+        .socket
+        .clone()
+        .or_else(|| paths::control_socket(&paths::process_env))
+        .ok_or_else(|| {
+            CliError::new(Kind::NoDaemon, "no control socket is known here")
+                .why("neither XDG_RUNTIME_DIR nor a home folder is set")
+                .try_this("--socket PATH, or set NVPAIR_PROXY_SOCKET")
+        })
+}
+
+/// Connects and runs `calls`.
+pub fn with_daemon<T>(
+    globals: &Globals,
+    calls: impl AsyncFnOnce(&ControlClient) -> Result<T, ClientError>,
+) -> Result<T, CliError> {
+    let socket = socket(globals)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start")?;
+    let answer = runtime.block_on(async {
+        let client = ControlClient::connect(&socket, LIMIT).await?;
+        calls(&client).await
+    });
+    Ok(answer?)
+}

@@ -1,0 +1,117 @@
+//! `generate`: writes completions/ and man/, or checks that they are as they would be written.
+//!
+//! Owns: which files there are. Nothing here may depend on the machine: the output is committed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::{Command, CommandFactory, ValueEnum};
+use clap_complete::{Generator, Shell};
+use clap_mangen::Man;
+
+use crate::cli::{Cli, GenerateArgs};
+use crate::completions::script;
+use crate::errors::CliError;
+use crate::output;
+
+/// The folders that hold generated files and nothing else.
+const FOLDERS: [&str; 2] = ["completions", "man"];
+
+/// Runs it.
+pub fn run(args: &GenerateArgs) -> Result<ExitCode, CliError> {
+    let files = files()?;
+    if args.check {
+        check(&args.dir, &files)?;
+    } else {
+        write(&args.dir, &files)?;
+        output::print(&format!("{} files written\n", files.len()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Every file, by its path below the folder.
+fn files() -> Result<BTreeMap<PathBuf, Vec<u8>>> {
+    let mut files = BTreeMap::new();
+    for shell in Shell::value_variants() {
+        let name = shell.file_name("nvpair-proxy");
+        files.insert(Path::new("completions").join(name), script(*shell));
+    }
+    let mut root = Cli::command().disable_help_subcommand(true);
+    root.build();
+    pages(&root, &mut files)?;
+    Ok(files)
+}
+
+/// The page of a command and those of its visible subcommands.
+fn pages(command: &Command, files: &mut BTreeMap<PathBuf, Vec<u8>>) -> Result<()> {
+    for sub in command.get_subcommands().filter(|s| !s.is_hide_set()) {
+        pages(sub, files)?;
+    }
+    let man = Man::new(command.clone());
+    let mut page = Vec::new();
+    man.render(&mut page).context("cannot render a man page")?;
+    let path = Path::new("man").join(man.get_filename());
+    files.insert(path, with_sections(page)?);
+    Ok(())
+}
+
+/// The page with the sections that man pages have, in place of one for all that follows the options.
+fn with_sections(page: Vec<u8>) -> Result<Vec<u8>> {
+    let page = String::from_utf8(page).context("a man page is not UTF-8")?;
+    let page = page
+        .replace("\n.SH EXTRA\nExamples:\n", "\n.SH EXAMPLES\n")
+        .replace("\n\nExit codes:\n", "\n.SH EXIT STATUS\n");
+    Ok(page.into_bytes())
+}
+
+fn write(dir: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<()> {
+    for stray in strays(dir, files)? {
+        fs::remove_file(dir.join(&stray))
+            .with_context(|| format!("cannot remove {}", stray.display()))?;
+    }
+    for folder in FOLDERS {
+        fs::create_dir_all(dir.join(folder)).with_context(|| format!("cannot make {folder}/"))?;
+    }
+    for (path, content) in files {
+        fs::write(dir.join(path), content)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn check(dir: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<()> {
+    let mut wrong = strays(dir, files)?;
+    for (path, content) in files {
+        if fs::read(dir.join(path)).ok().as_ref() != Some(content) {
+            wrong.push(path.clone());
+        }
+    }
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<_> = wrong.iter().map(|p| p.display().to_string()).collect();
+    bail!("out of date: {}", names.join(", "))
+}
+
+/// Files in our folders that we do not write: left by a subcommand that is gone.
+fn strays(dir: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<Vec<PathBuf>> {
+    let mut strays = Vec::new();
+    for folder in FOLDERS {
+        let Ok(entries) = fs::read_dir(dir.join(folder)) else {
+            continue;
+        };
+        for entry in entries {
+            let name = entry
+                .with_context(|| format!("cannot read {folder}/"))?
+                .file_name();
+            let path = Path::new(folder).join(name);
+            if !files.contains_key(&path) {
+                strays.push(path);
+            }
+        }
+    }
+    Ok(strays)
+}

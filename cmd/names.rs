@@ -1,0 +1,75 @@
+//! Nodes and engines by the names people use.
+//!
+//! Owns: finding the one node that a word means. Leaves to others: which nodes there are.
+
+use nvpair_proxy::rules::engine::EngineId;
+use nvpair_proxy::rules::ids::NodeId;
+use nvpair_proxy::wire::control::{NodeStatus, Status};
+
+use crate::errors::{CliError, Kind};
+use crate::nearest::nearest;
+
+/// What a word means among nodes.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Found<'a> {
+    /// This node.
+    One(&'a NodeId),
+    /// Several nodes have this name.
+    Many(Vec<&'a NodeId>),
+    /// None.
+    None,
+}
+
+/// The node with this id, else the only one with this name (case aside).
+pub fn find<'a>(nodes: impl Iterator<Item = &'a NodeStatus> + Clone, word: &str) -> Found<'a> {
+    if let Some(node) = nodes.clone().find(|n| n.id.as_str() == word) {
+        return Found::One(&node.id);
+    }
+    let mut ids: Vec<_> = nodes
+        .filter(|n| n.name.eq_ignore_ascii_case(word))
+        .map(|n| &n.id)
+        .collect();
+    ids.sort_unstable();
+    ids.dedup();
+    match ids.as_slice() {
+        [] => Found::None,
+        [id] => Found::One(id),
+        _ => Found::Many(ids),
+    }
+}
+
+/// The node to pin on a facade, or the error that lists what there is.
+pub fn node_of(status: &Status, engine: EngineId, word: &str) -> Result<NodeId, CliError> {
+    let facade = engine.spec().display;
+    let nodes = status.nodes.iter().filter(move |n| n.engine == engine);
+    match find(nodes.clone(), word) {
+        Found::One(id) => Ok(id.clone()),
+        Found::Many(ids) => {
+            let shown: Vec<_> = ids.iter().map(|id| id.as_str()).collect();
+            let what = format!("several nodes are named {word:?} on the {facade} facade");
+            Err(CliError::new(Kind::Refused, what)
+                .why(format!("their ids: {}", shown.join(", ")))
+                .try_this(format!("nvpair-proxy select {engine} {}", shown[0])))
+        },
+        Found::None => {
+            let what = format!("no node {word:?} on the {facade} facade");
+            let names: Vec<_> = nodes.map(|n| n.name.as_str()).collect();
+            let error = CliError::new(Kind::Refused, what);
+            if names.is_empty() {
+                return Err(error
+                    .why("it has no nodes yet")
+                    .try_this(format!("nvpair-proxy serve --node {engine}=URL")));
+            }
+            let near = nearest(word, names.iter().copied()).unwrap_or(names[0]);
+            Err(error
+                .why(format!("known nodes: {}", names.join(", ")))
+                .try_this(format!("nvpair-proxy select {engine} {near}")))
+        },
+    }
+}
+
+/// The name of a node, for display; its id if it is not known.
+pub fn shown<'a>(status: &'a Status, id: &'a NodeId) -> &'a str {
+    let node = status.nodes.iter().find(|n| n.id == *id);
+    node.map_or(id.as_str(), |n| n.name.as_str())
+}

@@ -1,0 +1,51 @@
+//! `select`: pins a facade to a node, or removes the pin.
+
+use std::process::ExitCode;
+
+use nvpair_proxy::control::client::ControlApiClient;
+
+use crate::cli::{Globals, SelectArgs};
+use crate::connect::with_daemon;
+use crate::errors::{CliError, Kind};
+use crate::names;
+use crate::output;
+
+/// Runs it. The node is found here, so that an unknown one can be answered with the known ones.
+pub fn run(args: &SelectArgs, globals: &Globals) -> Result<ExitCode, CliError> {
+    let engine = args.engine;
+    let status = with_daemon(globals, async |client| {
+        client.call(async |c| c.status().await).await
+    })?;
+    if !status.facades.iter().any(|f| f.engine == engine) {
+        let display = engine.spec().display;
+        return Err(CliError::new(
+            Kind::Refused,
+            format!("the {display} facade is not enabled"),
+        )
+        .why("a pin belongs to an enabled facade")
+        .try_this("nvpair-proxy status          (it lists the enabled facades)"));
+    }
+    let id = match &args.node {
+        Some(word) => names::node_of(&status, engine, word)?.as_str().to_owned(),
+        None => String::new(),
+    };
+    let pinned = with_daemon(globals, async |client| {
+        client.call(async |c| c.node_select(engine, id).await).await
+    })?;
+    if globals.json {
+        output::print_json(&pinned)?;
+    } else if !globals.quiet {
+        let display = engine.spec().display;
+        output::print(&match pinned.id.as_str() {
+            "" => format!("{display}: automatic, no pin\n"),
+            id => {
+                let id = id.into();
+                format!(
+                    "{display}: pinned to {}\n",
+                    output::clean(names::shown(&status, &id))
+                )
+            },
+        })?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,251 @@
+//! `status`: facades, nodes with the terms of their load, scheduler and counts.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use nvpair_proxy::control::client::ControlApiClient;
+use nvpair_proxy::rules::units::human_age;
+use nvpair_proxy::wire::control::{NodeKind, NodeState, NodeStatus, Status};
+
+use crate::cli::{Globals, StatusArgs};
+use crate::connect::with_daemon;
+use crate::errors::CliError;
+use crate::names;
+use crate::output::{self, Fit, Look};
+
+/// Columns that the full table of nodes takes without cutting common names.
+const FULL_WIDTH: usize = 100;
+
+/// Runs it.
+pub fn run(_: &StatusArgs, globals: &Globals) -> Result<ExitCode, CliError> {
+    let status = with_daemon(globals, async |client| {
+        client.call(async |c| c.status().await).await
+    })?;
+    if globals.json {
+        output::print_json(&status)?;
+    } else {
+        output::print(&render(&status, now_ms(), &Look::stdout(globals)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Unix milliseconds.
+pub fn now_ms() -> u64 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |d| d.as_millis() as u64)
+}
+
+/// The age of a moment; a clock that was set back makes it 0.
+pub fn since(now_ms: u64, at: u64) -> String {
+    human_age(Duration::from_millis(now_ms.saturating_sub(at)))
+}
+
+fn render(status: &Status, now_ms: u64, look: &Look) -> String {
+    let mut text = look.heading("Facades");
+    text.push_str(&facades(status, now_ms, look));
+    text.push('\n');
+    text.push_str(&look.heading("Nodes"));
+    text.push_str(&nodes(status, look));
+    text.push('\n');
+    text.push_str(&summary(status));
+    text
+}
+
+fn facades(status: &Status, now_ms: u64, look: &Look) -> String {
+    if status.facades.is_empty() {
+        return "  none is enabled\n".to_owned();
+    }
+    let rows: Vec<_> = status
+        .facades
+        .iter()
+        .map(|f| {
+            let nodes = status.nodes.iter().filter(|n| n.engine == f.engine);
+            [
+                f.engine.spec().display.to_owned(),
+                f.port.to_string(),
+                output::dash(f.pin.as_ref().map(|id| names::shown(status, id))),
+                nodes.count().to_string(),
+                f.in_flight.to_string(),
+                since(now_ms, f.since_at),
+            ]
+        })
+        .collect();
+    let head = ["ENGINE", "PORT", "PIN", "NODES", "IN FLIGHT", "SINCE"];
+    look.table(head, &rows, Fit::Cut)
+}
+
+fn nodes(status: &Status, look: &Look) -> String {
+    if status.nodes.is_empty() {
+        return "  none yet\n".to_owned();
+    }
+    let mut text = match look.width {
+        Some(width) if width < FULL_WIDTH => narrow(status, look),
+        _ => full(status, look),
+    };
+    for node in &status.nodes {
+        if let Some(reason) = &node.reason {
+            let (name, reason) = (output::clean(&node.name), output::clean(reason));
+            text.push_str(&format!(
+                "  {name} ({}): {reason}\n",
+                node.engine.spec().display
+            ));
+        }
+    }
+    text
+}
+
+/// The terms of the load in columns of their own.
+fn full(status: &Status, look: &Look) -> String {
+    let row = |n: &NodeStatus| {
+        let [name, engine, kind, state, models, warm] = common(n);
+        let [load, pending, pressure, reserved] =
+            [n.load, n.pending, n.pressure, n.reserved].map(|v| v.to_string());
+        [
+            name, engine, kind, state, load, pending, pressure, reserved, models, warm,
+        ]
+    };
+    let head = [
+        "NODE",
+        "ENGINE",
+        "KIND",
+        "STATE",
+        "LOAD",
+        "= PENDING",
+        "+ PRESSURE",
+        "+ RESERVED",
+        "MODELS",
+        "WARM",
+    ];
+    let rows: Vec<_> = status.nodes.iter().map(row).collect();
+    look.table(head, &rows, Fit::Cut)
+}
+
+/// The same sums in one column, so that names keep their length.
+fn narrow(status: &Status, look: &Look) -> String {
+    let row = |n: &NodeStatus| {
+        let [name, engine, kind, state, models, warm] = common(n);
+        let load = format!(
+            "{} = {} + {} + {}",
+            n.load, n.pending, n.pressure, n.reserved
+        );
+        [name, engine, kind, state, load, models, warm]
+    };
+    let head = [
+        "NODE",
+        "ENGINE",
+        "KIND",
+        "STATE",
+        "LOAD=PEND+PRESS+RES",
+        "MODELS",
+        "WARM",
+    ];
+    let rows: Vec<_> = status.nodes.iter().map(row).collect();
+    look.table(head, &rows, Fit::Cut)
+}
+
+fn common(node: &NodeStatus) -> [String; 6] {
+    let kind = match node.kind {
+        NodeKind::Local => "local",
+        NodeKind::Manual => "manual",
+        NodeKind::Peer => "peer",
+        NodeKind::Sample => "sample",
+    };
+    let state = match node.state {
+        NodeState::Healthy => "healthy",
+        NodeState::Unreachable => "unreachable",
+        NodeState::Unknown => "unknown",
+    };
+    [
+        node.name.clone(),
+        node.engine.spec().display.to_owned(),
+        kind.to_owned(),
+        state.to_owned(),
+        node.models.len().to_string(),
+        output::list(&node.warm),
+    ]
+}
+
+fn summary(status: &Status) -> String {
+    let scheduler = match status.scheduler.age_ms {
+        Some(age) => format!(
+            "generation {}, {} s old",
+            status.scheduler.generation,
+            age / 1000
+        ),
+        None => format!("{}, no snapshot", output::clean(&status.scheduler.policy)),
+    };
+    let w = &status.workloads;
+    format!(
+        "Scheduler: {scheduler}.  Workloads: {} running, {} queued, {} done, {} failed, {} cancelled.\n",
+        w.running, w.queued, w.completed, w.failed, w.cancelled
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nvpair_proxy::rules::engine::EngineId;
+    use nvpair_proxy::rules::ids::RunId;
+    use nvpair_proxy::wire::control::*;
+
+    fn status() -> Status {
+        let node = NodeStatus {
+            id: "tower".into(),
+            name: "tower.lan".into(),
+            engine: EngineId::parse("lmstudio").unwrap(),
+            kind: NodeKind::Manual,
+            state: NodeState::Unreachable,
+            reason: Some("connection refused".into()),
+            address: None,
+            pending: 2,
+            pressure: 1,
+            reserved: 0,
+            load: 3,
+            models: vec!["a".into()],
+            warm: vec!["qwen3:8b".into()],
+        };
+        Status {
+            schema_version: SCHEMA_VERSION,
+            daemon: DaemonInfo {
+                version: "0.0.0".into(),
+                pid: 1,
+                mode: Mode::Standalone,
+                run_id: RunId::from_bytes([0; 8]),
+                started_at: 0,
+                socket: None,
+            },
+            facades: vec![],
+            nodes: vec![node],
+            scheduler: SchedulerStatus {
+                policy: "weighted".into(),
+                generation: 0,
+                age_ms: None,
+            },
+            workloads: WorkloadCounts::default(),
+            providers: vec![],
+            pool: None,
+        }
+    }
+
+    #[test]
+    fn eighty_columns_keep_names_whole_and_sums_readable() {
+        let look = Look {
+            color: false,
+            width: Some(80),
+        };
+        let text = render(&status(), 0, &look);
+        assert!(
+            text.lines().take(7).all(|l| l.chars().count() <= 80),
+            "{text}"
+        );
+        assert!(text.contains("tower.lan  LM Studio  manual"), "{text}");
+        assert!(text.contains("3 = 2 + 1 + 0"), "{text}");
+        assert!(
+            text.contains("tower.lan (LM Studio): connection refused"),
+            "{text}"
+        );
+        assert!(text.contains("Scheduler: weighted, no snapshot."), "{text}");
+        assert!(text.contains("none is enabled"), "{text}");
+    }
+}

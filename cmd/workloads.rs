@@ -1,0 +1,163 @@
+//! `workloads`: recent and live requests, or the timeline of one.
+
+use std::process::ExitCode;
+
+use nvpair_proxy::control::client::{ClientError, ControlApiClient, ControlClient};
+use nvpair_proxy::rules::units::human_size;
+use nvpair_proxy::wire::control::{TimelineEntry, Workload, WorkloadList};
+
+use crate::cli::{Globals, WorkloadRef, WorkloadsArgs};
+use crate::connect::with_daemon;
+use crate::errors::{CliError, Kind};
+use crate::names::{Found, find};
+use crate::output::{self, Fit, Look};
+use crate::status::{now_ms, since};
+
+/// As many as fit on a screen or two.
+const DEFAULT_LIMIT: usize = 50;
+
+/// Runs it.
+pub fn run(args: &WorkloadsArgs, globals: &Globals) -> Result<ExitCode, CliError> {
+    let look = Look::stdout(globals);
+    if let Some(wanted) = &args.id {
+        let list = one(args, wanted, globals)?;
+        match globals.json {
+            true => output::print_json(&list)?,
+            false => output::print(&timeline(&list.workloads[0], &look))?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let list = with_daemon(globals, async |client| recent(args, client).await)?;
+    match globals.json {
+        true => output::print_json(&list)?,
+        false => output::print(&table(&list, now_ms(), &look))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn recent(args: &WorkloadsArgs, client: &ControlClient) -> Result<WorkloadList, ClientError> {
+    let node = match &args.node {
+        None => None,
+        Some(word) => {
+            // A node may have left since; then its id is all that still matches.
+            let status = client.call(async |c| c.status().await).await?;
+            match find(status.nodes.iter(), word) {
+                Found::One(id) => Some(id.as_str().to_owned()),
+                _ => Some(word.clone()),
+            }
+        },
+    };
+    let limit = Some(args.limit.unwrap_or(DEFAULT_LIMIT));
+    client
+        .call(async |c| {
+            c.workloads_list(args.engine, args.state, args.model.clone(), node, limit)
+                .await
+        })
+        .await
+}
+
+/// The list with exactly the one workload that is meant.
+fn one(
+    args: &WorkloadsArgs,
+    wanted: &WorkloadRef,
+    globals: &Globals,
+) -> Result<WorkloadList, CliError> {
+    let engine = wanted.engine.or(args.engine);
+    let mut list = with_daemon(globals, async |client| {
+        client
+            .call(async |c| c.workloads_get(engine, wanted.id).await)
+            .await
+    })?;
+    if let Some(run) = &wanted.run {
+        list.workloads.retain(|w| w.run_id.as_str() == run);
+    }
+    match list.workloads.as_slice() {
+        [_] => Ok(list),
+        [] => Err(CliError::new(
+            Kind::Refused,
+            format!("no workload {} in that run", wanted.id),
+        )
+        .why("the daemon keeps only this run's recent workloads")
+        .try_this("nvpair-proxy workloads")),
+        [first, ..] => {
+            let all: Vec<_> = list
+                .workloads
+                .iter()
+                .map(|w| format!("{}/{} ({}, {})", w.engine, w.id, w.model, w.state.as_str()))
+                .collect();
+            let what = format!("{} facades have a workload {}", all.len(), wanted.id);
+            Err(CliError::new(Kind::Refused, what)
+                .why(output::clean(&all.join(", ")))
+                .try_this(format!(
+                    "nvpair-proxy workloads {}/{}",
+                    first.engine, first.id
+                )))
+        },
+    }
+}
+
+fn table(list: &WorkloadList, now_ms: u64, look: &Look) -> String {
+    if list.workloads.is_empty() {
+        return "  none\n".to_owned();
+    }
+    let rows: Vec<_> = list.workloads.iter().map(|w| row(w, now_ms)).collect();
+    let head = [
+        "ID", "ENGINE", "MODEL", "STATE", "NODE", "AGE", "TTFT", "TOKENS", "TOK/S", "",
+    ];
+    look.table(head, &rows, Fit::Cut)
+}
+
+fn row(w: &Workload, now_ms: u64) -> [String; 10] {
+    let stats = w.stats.clone().unwrap_or_default();
+    let ttft_ms = stats
+        .ttft_ms
+        .or_else(|| Some(w.started_at?.saturating_sub(w.created_at)));
+    [
+        w.id.to_string(),
+        w.engine.spec().display.to_owned(),
+        w.model.clone(),
+        w.state.as_str().to_owned(),
+        output::dash(w.node.as_ref()),
+        since(now_ms, w.created_at),
+        output::dash(ttft_ms.map(|ms| format!("{:.2}s", ms as f64 / 1000.0))),
+        output::dash(stats.completion_tokens),
+        output::dash(stats.tokens_per_second.map(|t| format!("{t:.1}"))),
+        w.error.clone().unwrap_or_default(),
+    ]
+}
+
+fn timeline(w: &Workload, look: &Look) -> String {
+    // Inference routes are POST, all of them.
+    let title = format!(
+        "Workload {} · {} · {} · POST {} · {}",
+        w.id,
+        w.engine.spec().display,
+        w.model,
+        w.path,
+        human_size(w.body_bytes)
+    );
+    let mut text = look.heading(&output::clean(&title));
+    let node = |e: &TimelineEntry| e.node.as_ref().map_or(0, |n| n.as_str().chars().count());
+    let wide = w.timeline.iter().map(node).max().unwrap_or(0);
+    for entry in &w.timeline {
+        let at = entry.at_ms as f64 / 1000.0;
+        let node = entry.node.as_ref().map_or("", |n| n.as_str());
+        let line = format!(
+            "  +{at:<6.3}  {:<10}  {node:<wide$}  {}",
+            entry.event,
+            detail(entry)
+        );
+        text.push_str(output::clean(&line).trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn detail(entry: &TimelineEntry) -> String {
+    let load = entry.load.map(|[pending, pressure, reserved]| {
+        let load = pending + pressure + reserved;
+        format!("load {load} (pending {pending} + pressure {pressure} + reserved {reserved})")
+    });
+    let parts: Vec<_> = load.into_iter().chain(entry.detail.clone()).collect();
+    parts.join(", ")
+}

@@ -1,0 +1,204 @@
+
+use builtin;
+use str;
+
+set edit:completion:arg-completer[nvpair-proxy] = {|@words|
+    fn spaces {|n|
+        builtin:repeat $n ' ' | str:join ''
+    }
+    fn cand {|text desc|
+        edit:complex-candidate $text &display=$text' '(spaces (- 14 (wcswidth $text)))$desc
+    }
+    var command = 'nvpair-proxy'
+    for word $words[1..-1] {
+        if (str:has-prefix $word '-') {
+            break
+        }
+        set command = $command';'$word
+    }
+    var completions = [
+        &'nvpair-proxy'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+            cand -V 'Print version'
+            cand --version 'Print version'
+            cand serve 'Run the daemon in the foreground'
+            cand status 'Show facades, nodes and their load, scheduler and counts'
+            cand select 'Pin a facade to one node, or let it choose again'
+            cand set-port 'Move a facade to another port; it is remembered'
+            cand workloads 'Show recent and live requests, or the timeline of one'
+            cand models 'Show the models of all nodes'
+            cand completions 'Print the completion script of a shell'
+            cand generate 'Write completions/ and man/'
+            cand demo-engine 'Run one sample engine'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'nvpair-proxy;serve'= {
+            cand --ipc 'Be driven by a parent that listens on this socket; implies --broker'
+            cand --config 'Configuration file; a named one must exist'
+            cand --engine 'Enable this engine''s facade only (repeatable); a port here beats the remembered one'
+            cand --node 'Add a node (repeatable), such as ollama=http://tower.lan:11434'
+            cand --cluster-dir 'Folder of the cluster''s certificates and pins'
+            cand --response-header-timeout 'Longest wait for an answer''s header and its first content, such as 5m; 0 = no limit [env: NVPAIR_PROXY_RESPONSE_HEADER_TIMEOUT] [default: 30m]'
+            cand --max-request-bytes 'Largest inference request that is kept for another try, such as 64MiB [default: 128MiB]'
+            cand --alias 'Listen on one more loopback address (repeatable), such as ollama=127.0.0.1:11434'
+            cand --log-level 'Threshold of the log [env: NVPAIR_LOG_LEVEL] [default: info]'
+            cand --log-format 'Form of the log'
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --broker 'Be driven by a parent: JSON-RPC lines on stdin and stdout'
+            cand --demo 'Start sample engines and route to them; nothing is saved'
+            cand --no-control-socket 'Do without the control socket; status and the others then cannot work'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;status'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;select'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --auto 'Remove the pin'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;set-port'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;workloads'= {
+            cand --engine 'Only this facade'
+            cand --state 'Only those in this state'
+            cand --model 'Only those for this model'
+            cand --node 'Only those on this node, by id or by a name that only one node has'
+            cand --limit 'At most so many, newest first [default: 50]'
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;models'= {
+            cand --engine 'Only this facade'
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --loaded 'Only models that some node has in memory'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;completions'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;generate'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --check 'Write nothing; fail if anything there is out of date'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;demo-engine'= {
+            cand --listen 'Loopback address to listen on; port 0 takes a free one'
+            cand --name 'Its name, told in its answers'
+            cand --model 'A model it lists (repeatable); the first one is loaded'
+            cand --token-delay 'Time before each token'
+            cand --refuse-every 'Answer every n-th request 503'
+            cand --behind 'Origin of a llama-server that does the work'
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;help'= {
+            cand serve 'Run the daemon in the foreground'
+            cand status 'Show facades, nodes and their load, scheduler and counts'
+            cand select 'Pin a facade to one node, or let it choose again'
+            cand set-port 'Move a facade to another port; it is remembered'
+            cand workloads 'Show recent and live requests, or the timeline of one'
+            cand models 'Show the models of all nodes'
+            cand completions 'Print the completion script of a shell'
+            cand generate 'Write completions/ and man/'
+            cand demo-engine 'Run one sample engine'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'nvpair-proxy;help;serve'= {
+        }
+        &'nvpair-proxy;help;status'= {
+        }
+        &'nvpair-proxy;help;select'= {
+        }
+        &'nvpair-proxy;help;set-port'= {
+        }
+        &'nvpair-proxy;help;workloads'= {
+        }
+        &'nvpair-proxy;help;models'= {
+        }
+        &'nvpair-proxy;help;completions'= {
+        }
+        &'nvpair-proxy;help;generate'= {
+        }
+        &'nvpair-proxy;help;demo-engine'= {
+        }
+        &'nvpair-proxy;help;help'= {
+        }
+    ]
+    $completions[$command]
+}

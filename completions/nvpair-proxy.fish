@@ -1,0 +1,167 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_nvpair_proxy_global_optspecs
+    string join \n socket= json v/verbose q/quiet color= h/help V/version
+end
+
+function __fish_nvpair_proxy_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_nvpair_proxy_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_nvpair_proxy_using_subcommand
+    set -l cmd (__fish_nvpair_proxy_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -s V -l version -d 'Print version'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "serve" -d 'Run the daemon in the foreground'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "status" -d 'Show facades, nodes and their load, scheduler and counts'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "select" -d 'Pin a facade to one node, or let it choose again'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "set-port" -d 'Move a facade to another port; it is remembered'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "workloads" -d 'Show recent and live requests, or the timeline of one'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "models" -d 'Show the models of all nodes'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "completions" -d 'Print the completion script of a shell'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "generate" -d 'Write completions/ and man/'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "demo-engine" -d 'Run one sample engine'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l ipc -d 'Be driven by a parent that listens on this socket; implies --broker' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l config -d 'Configuration file; a named one must exist' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l engine -d 'Enable this engine\'s facade only (repeatable); a port here beats the remembered one' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l node -d 'Add a node (repeatable), such as ollama=http://tower.lan:11434' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l cluster-dir -d 'Folder of the cluster\'s certificates and pins' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l response-header-timeout -d 'Longest wait for an answer\'s header and its first content, such as 5m; 0 = no limit [env: NVPAIR_PROXY_RESPONSE_HEADER_TIMEOUT] [default: 30m]' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l max-request-bytes -d 'Largest inference request that is kept for another try, such as 64MiB [default: 128MiB]' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l alias -d 'Listen on one more loopback address (repeatable), such as ollama=127.0.0.1:11434' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l log-level -d 'Threshold of the log [env: NVPAIR_LOG_LEVEL] [default: info]' -r -f -a "debug\t''
+info\t''
+warn\t''
+error\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l log-format -d 'Form of the log' -r -f -a "text\t'Lines for people'
+json\t'An object a line'"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l broker -d 'Be driven by a parent: JSON-RPC lines on stdin and stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l demo -d 'Start sample engines and route to them; nothing is saved'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l no-control-socket -d 'Do without the control socket; status and the others then cannot work'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand select" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand select" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand select" -l auto -d 'Remove the pin'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand select" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand select" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand select" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand select" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand set-port" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand set-port" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand set-port" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand set-port" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand set-port" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand set-port" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l engine -d 'Only this facade' -r -f -a "ollama\t''
+lmstudio\t''
+llamacpp\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l state -d 'Only those in this state' -r -f -a "queued\t''
+running\t''
+completed\t''
+failed\t''
+cancelled\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l model -d 'Only those for this model' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l node -d 'Only those on this node, by id or by a name that only one node has' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l limit -d 'At most so many, newest first [default: 50]' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand models" -l engine -d 'Only this facade' -r -f -a "ollama\t''
+lmstudio\t''
+llamacpp\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand models" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand models" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand models" -l loaded -d 'Only models that some node has in memory'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand models" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand models" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand models" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand models" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate" -l check -d 'Write nothing; fail if anything there is out of date'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l listen -d 'Loopback address to listen on; port 0 takes a free one' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l name -d 'Its name, told in its answers' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l model -d 'A model it lists (repeatable); the first one is loaded' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l token-delay -d 'Time before each token' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l refuse-every -d 'Answer every n-th request 503' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l behind -d 'Origin of a llama-server that does the work' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions generate demo-engine help" -f -a "serve" -d 'Run the daemon in the foreground'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions generate demo-engine help" -f -a "status" -d 'Show facades, nodes and their load, scheduler and counts'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions generate demo-engine help" -f -a "select" -d 'Pin a facade to one node, or let it choose again'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions generate demo-engine help" -f -a "set-port" -d 'Move a facade to another port; it is remembered'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions generate demo-engine help" -f -a "workloads" -d 'Show recent and live requests, or the timeline of one'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions generate demo-engine help" -f -a "models" -d 'Show the models of all nodes'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions generate demo-engine help" -f -a "completions" -d 'Print the completion script of a shell'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions generate demo-engine help" -f -a "generate" -d 'Write completions/ and man/'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions generate demo-engine help" -f -a "demo-engine" -d 'Run one sample engine'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions generate demo-engine help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

@@ -1,0 +1,125 @@
+//! Every call of the control socket: one trait for both ends, so that they agree by compilation.
+//!
+//! Owns: method names, parameter names, types. Leaves to others: what a call does (`server`), the
+//! shapes of answers (`wire::control`), the engine check and strictness (`door`).
+//! Methods that the broker link has too keep its names and its spelling of parameters; an engine is
+//! the first parameter of each that concerns one facade.
+
+use jsonrpsee::core::RpcResult;
+use jsonrpsee::proc_macros::rpc;
+
+use crate::rules::engine::EngineId;
+use crate::rules::ids::{JobId, NodeId};
+use crate::wire::broker::WorkloadState;
+use crate::wire::control::{
+    Added, DaemonInfo, Done, EnabledPort, LevelSet, ModelList, NodeList, PortSet, RankParam,
+    Ranked, Removed, Selected, Status, WorkloadList,
+};
+
+/// The control socket's calls. `ControlApiServer` is what the daemon implements,
+/// `ControlApiClient` what a client calls.
+#[rpc(server, client)]
+pub trait ControlApi {
+    /// Facades, nodes, scheduler and counts.
+    #[method(name = "status", param_kind = map)]
+    async fn status(&self) -> RpcResult<Status>;
+
+    /// Who answers.
+    #[method(name = "daemon/info", param_kind = map)]
+    async fn daemon_info(&self) -> RpcResult<DaemonInfo>;
+
+    /// Recent and live workloads, newest first; each parameter narrows.
+    #[method(name = "workloads/list", param_kind = map)]
+    async fn workloads_list(
+        &self,
+        engine: Option<EngineId>,
+        state: Option<WorkloadState>,
+        model: Option<String>,
+        node: Option<String>,
+        limit: Option<usize>,
+    ) -> RpcResult<WorkloadList>;
+
+    /// The workloads of this number with their timelines: one of the engine named, else one of each
+    /// engine that has it. None at all is an error.
+    #[method(name = "workloads/get", param_kind = map)]
+    async fn workloads_get(&self, engine: Option<EngineId>, id: JobId) -> RpcResult<WorkloadList>;
+
+    /// The merged catalogue.
+    #[method(name = "models/list", param_kind = map)]
+    async fn models_list(
+        &self,
+        engine: Option<EngineId>,
+        loaded: Option<bool>,
+    ) -> RpcResult<ModelList>;
+
+    /// Nodes of a facade.
+    #[method(name = "nodes/list", param_kind = map)]
+    async fn nodes_list(&self, engine: EngineId) -> RpcResult<NodeList>;
+
+    /// Pins a node; an empty id is automatic.
+    #[method(name = "node/select", param_kind = map)]
+    async fn node_select(&self, engine: EngineId, id: String) -> RpcResult<Selected>;
+
+    /// The pin in force.
+    #[method(name = "node/selected", param_kind = map)]
+    async fn node_selected(&self, engine: EngineId) -> RpcResult<Selected>;
+
+    /// Adds or replaces a manual node.
+    #[method(name = "node/add-manual", param_kind = map)]
+    async fn node_add_manual(
+        &self,
+        engine: EngineId,
+        id: String,
+        host: Option<String>,
+        port: u16,
+        addresses: Vec<String>,
+        txt: Option<Vec<String>>,
+        models: Option<Vec<String>>,
+    ) -> RpcResult<Added>;
+
+    /// Removes a manual node.
+    #[method(name = "node/remove-manual", param_kind = map)]
+    async fn node_remove_manual(&self, engine: EngineId, id: String) -> RpcResult<Removed>;
+
+    /// Replaces what is known of this machine's engine.
+    #[method(name = "node/set-local-backend", param_kind = map)]
+    async fn node_set_local_backend(
+        &self,
+        engine: EngineId,
+        host: Option<String>,
+        port: Option<u16>,
+        healthy: Option<bool>,
+    ) -> RpcResult<Done>;
+
+    /// Applies a scheduler snapshot once.
+    #[method(name = "node/set-priority", param_kind = map)]
+    async fn node_set_priority(
+        &self,
+        generation: u64,
+        nodes: Option<Vec<NodeId>>,
+        ranks: Option<Vec<RankParam>>,
+    ) -> RpcResult<Ranked>;
+
+    /// Moves a facade; 1..=65535.
+    #[method(name = "set-port", param_kind = map)]
+    async fn set_port(&self, engine: EngineId, port: i64) -> RpcResult<PortSet>;
+
+    /// Starts a facade. The engine is a text, since an unknown one is refused as the link refuses
+    /// it (-32000), not as a parameter that does not decode.
+    #[method(name = "facade/enable", param_kind = map)]
+    async fn facade_enable(
+        &self,
+        engine: String,
+        port: Option<i64>,
+        #[argument(rename = "aliasAddresses")] alias_addresses: Option<Vec<String>>,
+        #[argument(rename = "ignorePersistedPort")] ignore_persisted_port: Option<bool>,
+    ) -> RpcResult<EnabledPort>;
+
+    /// Changes the log's threshold.
+    #[method(name = "log/set-level", param_kind = map)]
+    async fn log_set_level(&self, level: String) -> RpcResult<LevelSet>;
+
+    /// Stops the daemon, after the answer.
+    #[method(name = "shutdown", param_kind = map)]
+    async fn shutdown(&self) -> RpcResult<()>;
+}

@@ -1,0 +1,264 @@
+//! Handlers of the control socket: a command and its reply, or a read of the state.
+//!
+//! Owns: turning parameters into commands and answers into their wire form.
+//! Leaves to others: carrying commands out (`daemon`), the engine check and panics (`door`).
+
+use std::sync::Arc;
+
+use jsonrpsee::core::{RpcResult, async_trait};
+use jsonrpsee::types::ErrorObjectOwned;
+
+use super::api::ControlApiServer;
+use crate::rules::engine::EngineId;
+use crate::rules::ids::{JobId, NodeId};
+use crate::state::command::{
+    Command, Commands, Enable, LocalBackend, LogLevel, ManualNode, NodeExtra, PrioritySnapshot,
+    Rank,
+};
+use crate::state::query::Queries;
+use crate::wire::broker::{NodeRecord, WorkloadState};
+use crate::wire::control::{
+    Added, DaemonInfo, Done, EnabledPort, LevelSet, ModelList, NodeList, PortSet, RankParam,
+    Ranked, Removed, SCHEMA_VERSION, Selected, Status, WorkloadFilter, WorkloadList,
+};
+use crate::wire::jsonrpc::CommandError;
+
+/// The daemon's end of the trait.
+pub(super) struct Handlers {
+    /// Where changes go.
+    pub(super) commands: Commands,
+    /// Where reads come from.
+    pub(super) queries: Arc<dyn Queries>,
+}
+
+/// The error object of a refusal.
+pub(super) fn refusal(error: &CommandError) -> ErrorObjectOwned {
+    ErrorObjectOwned::owned(error.code.number(), error.message.clone(), None::<()>)
+}
+
+fn refused(error: CommandError) -> ErrorObjectOwned {
+    refusal(&error)
+}
+
+#[async_trait]
+impl ControlApiServer for Handlers {
+    async fn status(&self) -> RpcResult<Status> {
+        Ok(self.queries.status())
+    }
+
+    async fn daemon_info(&self) -> RpcResult<DaemonInfo> {
+        Ok(self.queries.info())
+    }
+
+    async fn workloads_list(
+        &self,
+        engine: Option<EngineId>,
+        state: Option<WorkloadState>,
+        model: Option<String>,
+        node: Option<String>,
+        limit: Option<usize>,
+    ) -> RpcResult<WorkloadList> {
+        Ok(self.queries.workloads(&WorkloadFilter {
+            engine,
+            state,
+            model,
+            node,
+            limit,
+        }))
+    }
+
+    async fn workloads_get(&self, engine: Option<EngineId>, id: JobId) -> RpcResult<WorkloadList> {
+        let workloads = self.queries.workload(engine, id);
+        if workloads.is_empty() {
+            let on = engine.map_or(String::new(), |e| format!(" on {e}"));
+            return Err(refused(CommandError::refused(format!(
+                "no workload {id}{on} in memory"
+            ))));
+        }
+        Ok(WorkloadList {
+            schema_version: SCHEMA_VERSION,
+            workloads,
+        })
+    }
+
+    async fn models_list(
+        &self,
+        engine: Option<EngineId>,
+        loaded: Option<bool>,
+    ) -> RpcResult<ModelList> {
+        Ok(self.queries.models(engine, loaded.unwrap_or(false)))
+    }
+
+    async fn nodes_list(&self, engine: EngineId) -> RpcResult<NodeList> {
+        Ok(NodeList {
+            nodes: self.queries.nodes(engine),
+        })
+    }
+
+    async fn node_select(&self, engine: EngineId, id: String) -> RpcResult<Selected> {
+        let pin = (!id.is_empty()).then(|| NodeId::from(id.as_str()));
+        self.commands
+            .call(|r| Command::Select(engine, pin, r))
+            .await
+            .map_err(refused)?;
+        Ok(Selected { id })
+    }
+
+    async fn node_selected(&self, engine: EngineId) -> RpcResult<Selected> {
+        let pin = self.queries.selected(engine);
+        Ok(Selected {
+            id: pin.map_or(String::new(), |id| id.as_str().to_owned()),
+        })
+    }
+
+    async fn node_add_manual(
+        &self,
+        engine: EngineId,
+        id: String,
+        host: Option<String>,
+        port: u16,
+        addresses: Vec<String>,
+        txt: Option<Vec<String>>,
+        models: Option<Vec<String>>,
+    ) -> RpcResult<Added> {
+        let node = ManualNode {
+            record: NodeRecord {
+                id,
+                host: host.unwrap_or_default(),
+                port,
+                addresses,
+                txt: txt.unwrap_or_default(),
+                models: models.unwrap_or_default(),
+                ip: None,
+            },
+            extra: NodeExtra::default(),
+        };
+        self.commands
+            .call(|r| Command::AddManual(engine, Box::new(node), r))
+            .await
+            .map_err(refused)?;
+        Ok(Added { added: true })
+    }
+
+    async fn node_remove_manual(&self, engine: EngineId, id: String) -> RpcResult<Removed> {
+        let removed = self
+            .commands
+            .call(|r| Command::RemoveManual(engine, id.into(), r))
+            .await
+            .map_err(refused)?;
+        Ok(Removed { removed })
+    }
+
+    async fn node_set_local_backend(
+        &self,
+        engine: EngineId,
+        host: Option<String>,
+        port: Option<u16>,
+        healthy: Option<bool>,
+    ) -> RpcResult<Done> {
+        let backend = LocalBackend {
+            host: host.unwrap_or_default(),
+            port: port.unwrap_or(0),
+            healthy: healthy.unwrap_or(false),
+        };
+        self.commands
+            .call(|r| Command::SetLocalBackend(engine, backend, r))
+            .await
+            .map_err(refused)?;
+        Ok(Done { ok: true })
+    }
+
+    async fn node_set_priority(
+        &self,
+        generation: u64,
+        nodes: Option<Vec<NodeId>>,
+        ranks: Option<Vec<RankParam>>,
+    ) -> RpcResult<Ranked> {
+        if generation == 0 {
+            return Err(refused(CommandError::params(
+                "generation must be above 0: it numbers the snapshot",
+            )));
+        }
+        let snapshot = PrioritySnapshot {
+            generation,
+            nodes: nodes.unwrap_or_default(),
+            ranks: ranks
+                .unwrap_or_default()
+                .into_iter()
+                .filter_map(clamp)
+                .collect(),
+        };
+        let count = self
+            .commands
+            .call(|r| Command::SetPriority(snapshot, r))
+            .await
+            .map_err(refused)?;
+        Ok(Ranked { count })
+    }
+
+    async fn set_port(&self, engine: EngineId, port: i64) -> RpcResult<PortSet> {
+        self.commands
+            .call(|r| Command::SetPort(engine, port, r))
+            .await
+            .map_err(refused)
+    }
+
+    async fn facade_enable(
+        &self,
+        engine: String,
+        port: Option<i64>,
+        alias_addresses: Option<Vec<String>>,
+        ignore_persisted_port: Option<bool>,
+    ) -> RpcResult<EnabledPort> {
+        let engine: EngineId =
+            engine
+                .parse()
+                .map_err(|e: crate::rules::engine::UnknownEngine| {
+                    refused(CommandError::refused(e.to_string()))
+                })?;
+        let enable = Enable {
+            engine,
+            port: port.unwrap_or(0),
+            alias_addresses: alias_addresses.unwrap_or_default(),
+            ignore_persisted_port: ignore_persisted_port.unwrap_or(false),
+        };
+        let enabled = self
+            .commands
+            .call(|r| Command::Enable(enable, r))
+            .await
+            .map_err(refused)?;
+        Ok(EnabledPort {
+            engine,
+            port: enabled.port,
+        })
+    }
+
+    async fn log_set_level(&self, level: String) -> RpcResult<LevelSet> {
+        let level = LogLevel::parse(&level).ok_or_else(|| {
+            refused(CommandError::params(format!(
+                "unknown level {level:?}; levels are debug, info, warn and error"
+            )))
+        })?;
+        let level = self
+            .commands
+            .call(|r| Command::SetLogLevel(level, r))
+            .await
+            .map_err(refused)?;
+        Ok(LevelSet {
+            level: level.as_str().to_owned(),
+        })
+    }
+
+    async fn shutdown(&self) -> RpcResult<()> {
+        self.commands.call(Command::Shutdown).await.map_err(refused)
+    }
+}
+
+/// A rank within the limits the rules expect; none without an id (spec §6).
+fn clamp(rank: RankParam) -> Option<Rank> {
+    (!rank.id.is_empty()).then(|| Rank {
+        id: rank.id.into(),
+        pending: rank.pending.max(0).unsigned_abs(),
+        gpu_pressure: rank.gpu_pressure.clamp(0, 3).unsigned_abs(),
+    })
+}

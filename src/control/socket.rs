@@ -1,0 +1,550 @@
+//! The control socket: bound before anything else starts, served once the daemon can answer.
+//!
+//! Owns: binding, the accept loop, stopping. Leaves to others: file, lock and caller checks
+//! (`transport`), the calls (`server`).
+//! Binding and serving are apart so that a second daemon fails before it has opened a facade.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jsonrpsee::core::middleware::RpcServiceBuilder;
+use jsonrpsee::server::{
+    BatchRequestConfig, Methods, Server, ServerConfig, ServerHandle, StopHandle,
+    serve_with_graceful_shutdown, stop_channel,
+};
+use tokio::task::JoinHandle;
+
+use super::api::ControlApiServer;
+use super::door::Door;
+use super::server::Handlers;
+use super::transport;
+use crate::state::command::Commands;
+use crate::state::query::Queries;
+
+/// Calls that are being answered may take so long when the daemon stops.
+const STOP_LIMIT: Duration = Duration::from_secs(1);
+
+/// Pause after a failed accept: being out of descriptors must not spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Why the socket cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// A daemon listens there, or is about to.
+    #[error("another daemon runs: it holds the control socket {}", .0.display())]
+    InUse(PathBuf),
+    /// Something else lies there.
+    #[error("{} exists and is not a socket; remove it or choose another path", .0.display())]
+    NotASocket(PathBuf),
+    /// Longer than the system's addresses.
+    #[error(
+        "the control socket's path has {length} bytes and may have {limit}: {}; choose a shorter one",
+        .path.display()
+    )]
+    TooLong {
+        /// The path.
+        path: PathBuf,
+        /// Its length in bytes.
+        length: usize,
+        /// What fits.
+        limit: usize,
+    },
+    /// Other users could replace the files in its folder.
+    #[error(
+        "other users may write in {}; the control socket needs a folder of its own (mode 0700)",
+        .0.display()
+    )]
+    UnsafeFolder(PathBuf),
+    /// The system refused.
+    #[error("cannot {what} {}", .path.display())]
+    Io {
+        /// What was tried.
+        what: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// This platform has none.
+    #[error("there is no control socket on this platform yet")]
+    Unsupported,
+}
+
+/// A bound socket that nobody serves yet: callers wait. Dropping it gives the path back.
+#[derive(Debug)]
+pub struct ControlSocket(transport::Bound);
+
+impl ControlSocket {
+    /// Takes the path: makes its folder, takes its lock, replaces a dead socket. Holding the value
+    /// is holding the lock, and so the right to write the daemon's other files.
+    pub fn bind(path: &Path) -> Result<Self, SocketError> {
+        transport::bind(path).map(Self)
+    }
+
+    /// Starts answering. Fails only if this is not inside a runtime with I/O.
+    pub fn serve(self, commands: Commands, queries: Arc<dyn Queries>) -> io::Result<ControlServer> {
+        let (listener, file) = self.0.into_parts()?;
+        let (stop, handle) = stop_channel();
+        let methods = Handlers {
+            commands,
+            queries: Arc::clone(&queries),
+        }
+        .into_rpc();
+        let accepting = tokio::spawn(accept_loop(listener, methods.into(), queries, stop));
+        Ok(ControlServer {
+            handle,
+            accepting,
+            _file: file,
+        })
+    }
+}
+
+/// The served socket. Dropping it stops serving and removes the file.
+#[derive(Debug)]
+pub struct ControlServer {
+    handle: ServerHandle,
+    accepting: JoinHandle<()>,
+    _file: transport::SocketFile,
+}
+
+impl ControlServer {
+    /// Stops after the calls in hand have their answers, or after a second.
+    pub async fn stop(self) {
+        // Already stopped is as good.
+        let _ = self.handle.stop();
+        if tokio::time::timeout(STOP_LIMIT, self.handle.clone().stopped())
+            .await
+            .is_err()
+        {
+            tracing::debug!("control calls were still open at the end");
+        }
+    }
+}
+
+impl Drop for ControlServer {
+    fn drop(&mut self) {
+        let _ = self.handle.stop();
+        self.accepting.abort();
+    }
+}
+
+async fn accept_loop(
+    listener: transport::Listener,
+    methods: Methods,
+    queries: Arc<dyn Queries>,
+    stop: StopHandle,
+) {
+    let config = ServerConfig::builder()
+        // Both ends are the same user's: a fleet's list may be as long as it is.
+        .max_response_body_size(u32::MAX)
+        .set_batch_request_config(BatchRequestConfig::Disabled)
+        .build();
+    let door = RpcServiceBuilder::new().layer_fn(move |s| Door::new(s, Arc::clone(&queries)));
+    let services = Server::builder()
+        .set_config(config)
+        .set_rpc_middleware(door)
+        .to_service_builder();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.clone().shutdown() => return,
+        };
+        match accepted {
+            Ok(Some(stream)) => {
+                let service = services.clone().build(methods.clone(), stop.clone());
+                let stopped = stop.clone().shutdown();
+                tokio::spawn(async move {
+                    if let Err(e) = serve_with_graceful_shutdown(stream, service, stopped).await {
+                        tracing::debug!(error = %e, "a control connection ended early");
+                    }
+                });
+            },
+            Ok(None) => tracing::warn!("refused a control connection of another user"),
+            Err(e) => {
+                tracing::warn!(error = %e, "cannot accept control connections");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+pub(super) mod tests {
+    use super::*;
+    use crate::control::client::{ClientError, ControlApiClient, ControlClient};
+    use crate::rules::engine::EngineId;
+    use crate::rules::ids::{JobId, NodeId, RunId};
+    use crate::state::command::{Command, CommandQueue, LogLevel};
+    use crate::wire::broker::{NodeRecord, WorkloadState};
+    use crate::wire::control::*;
+    use crate::wire::jsonrpc::CommandError;
+    use std::sync::Mutex;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    pub(in crate::control) fn engine(id: &str) -> EngineId {
+        EngineId::parse(id).unwrap()
+    }
+
+    /// One enabled facade (Ollama), one node, no workloads.
+    #[derive(Default)]
+    pub(in crate::control) struct FakeQueries {
+        filter: Mutex<Option<WorkloadFilter>>,
+    }
+
+    impl Queries for FakeQueries {
+        fn is_enabled(&self, e: EngineId) -> bool {
+            e == engine("ollama")
+        }
+        fn nodes(&self, _: EngineId) -> Vec<NodeRecord> {
+            vec![NodeRecord {
+                id: "tower".into(),
+                ..NodeRecord::default()
+            }]
+        }
+        fn selected(&self, _: EngineId) -> Option<NodeId> {
+            Some("tower".into())
+        }
+        fn info(&self) -> DaemonInfo {
+            DaemonInfo {
+                version: "0.0.0".into(),
+                pid: 7,
+                mode: Mode::Standalone,
+                run_id: RunId::from_bytes([1; 8]),
+                started_at: 1,
+                socket: None,
+            }
+        }
+        fn status(&self) -> Status {
+            panic!("a fault in a read")
+        }
+        fn workloads(&self, filter: &WorkloadFilter) -> WorkloadList {
+            *self.filter.lock().unwrap() = Some(filter.clone());
+            WorkloadList {
+                schema_version: SCHEMA_VERSION,
+                workloads: vec![],
+            }
+        }
+        fn workload(&self, _: Option<EngineId>, _: JobId) -> Vec<Workload> {
+            vec![]
+        }
+        fn models(&self, _: Option<EngineId>, _: bool) -> ModelList {
+            ModelList {
+                schema_version: SCHEMA_VERSION,
+                models: vec![],
+            }
+        }
+    }
+
+    /// Answers commands and keeps what they were; ends at `shutdown`.
+    async fn fake_daemon(mut queue: CommandQueue) -> Vec<String> {
+        let mut seen = vec![];
+        while let Some(command) = queue.recv().await {
+            match command {
+                Command::Enable(e, r) => {
+                    seen.push(format!("enable {e:?}"));
+                    r.answer(Err(CommandError::new(
+                        crate::wire::jsonrpc::ErrorCode::BindFailed,
+                        "port 1 is taken",
+                    )));
+                },
+                Command::SetPort(e, port, r) => {
+                    seen.push(format!("set-port {e} {port}"));
+                    r.answer(Ok(PortSet {
+                        version: "0.0.0".into(),
+                        port: 11500,
+                    }));
+                },
+                Command::Select(e, pin, r) => {
+                    seen.push(format!("select {e} {pin:?}"));
+                    r.answer(match pin {
+                        Some(id) if id.as_str() == "gone" => {
+                            Err(CommandError::params("no node \"gone\""))
+                        },
+                        _ => Ok(()),
+                    });
+                },
+                Command::AddManual(e, node, r) => {
+                    seen.push(format!(
+                        "add {e} {} {:?}",
+                        node.record.id, node.record.addresses
+                    ));
+                    r.answer(Ok(()));
+                },
+                Command::RemoveManual(e, id, r) => {
+                    seen.push(format!("remove {e} {id}"));
+                    r.answer(Ok(false));
+                },
+                Command::SetLocalBackend(e, b, r) => {
+                    seen.push(format!("backend {e} {b:?}"));
+                    r.answer(Ok(()));
+                },
+                Command::SetPriority(s, r) => {
+                    seen.push(format!("{s:?}"));
+                    r.answer(Ok(s.nodes.len()));
+                },
+                Command::Discovery(..) => panic!("not a call of this socket"),
+                Command::SetLogLevel(level, r) => {
+                    assert_eq!(level, LogLevel::Warn);
+                    // A dropped responder is a handler that panicked.
+                    drop(r);
+                },
+                Command::Shutdown(r) => {
+                    seen.push("shutdown".into());
+                    r.answer(Ok(()));
+                    return seen;
+                },
+            }
+        }
+        seen
+    }
+
+    struct Rig {
+        _dir: tempfile::TempDir,
+        path: PathBuf,
+        queries: Arc<FakeQueries>,
+        server: ControlServer,
+        daemon: JoinHandle<Vec<String>>,
+    }
+
+    impl Rig {
+        fn start() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("control.sock");
+            let (commands, queue) = Commands::queue(8);
+            let queries = Arc::new(FakeQueries::default());
+            let server = ControlSocket::bind(&path)
+                .unwrap()
+                .serve(commands, Arc::clone(&queries) as Arc<dyn Queries>)
+                .unwrap();
+            Self {
+                _dir: dir,
+                path,
+                queries,
+                server,
+                daemon: tokio::spawn(fake_daemon(queue)),
+            }
+        }
+
+        async fn client(&self) -> ControlClient {
+            ControlClient::connect(&self.path, LIMIT).await.unwrap()
+        }
+
+        /// One call over plain HTTP, as `curl --unix-socket` makes it.
+        async fn post(&self, body: &str) -> serde_json::Value {
+            let mut stream = tokio::net::UnixStream::connect(&self.path).await.unwrap();
+            let head = format!(
+                "POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+                 content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+                body.len()
+            );
+            stream.write_all(head.as_bytes()).await.unwrap();
+            stream.write_all(body.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            let (_, json) = answer.split_once("\r\n\r\n").unwrap();
+            serde_json::from_str(json).unwrap()
+        }
+    }
+
+    fn code<T: std::fmt::Debug>(result: Result<T, ClientError>) -> i32 {
+        match result {
+            Err(ClientError::Refused { code, .. }) => code,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn commands_and_reads_go_through_and_shutdown_is_answered_before_the_end() {
+        let rig = Rig::start();
+        let c = rig.client().await;
+        let ollama = engine("ollama");
+        let port = c.call(async |c| c.set_port(ollama, 11500).await).await;
+        assert_eq!(port.unwrap().port, 11500);
+        let pin = c.call(async |c| c.node_select(ollama, "tower".into()).await);
+        assert_eq!(pin.await.unwrap().id, "tower");
+        let auto = c.call(async |c| c.node_select(ollama, String::new()).await);
+        assert_eq!(auto.await.unwrap().id, "");
+        let now = c.call(async |c| c.node_selected(ollama).await).await;
+        assert_eq!(now.unwrap().id, "tower");
+        let nodes = c.call(async |c| c.nodes_list(ollama).await).await.unwrap();
+        assert_eq!(nodes.nodes[0].id, "tower");
+        let removed = c.call(async |c| c.node_remove_manual(ollama, "x".into()).await);
+        assert!(!removed.await.unwrap().removed);
+        assert_eq!(
+            c.call(async |c| c.daemon_info().await).await.unwrap().pid,
+            7
+        );
+        c.call(async |c| {
+            let state = Some(WorkloadState::Running);
+            c.workloads_list(Some(ollama), state, None, None, Some(3))
+                .await
+        })
+        .await
+        .unwrap();
+        let filter = rig.queries.filter.lock().unwrap().clone().unwrap();
+        assert_eq!((filter.engine, filter.limit), (Some(ollama), Some(3)));
+
+        c.call(async |c| c.shutdown().await).await.unwrap();
+        let seen = rig.daemon.await.unwrap();
+        assert_eq!(
+            seen,
+            [
+                "set-port ollama 11500",
+                "select ollama Some(\"tower\")",
+                "select ollama None",
+                "remove ollama x",
+                "shutdown"
+            ]
+        );
+        rig.server.stop().await;
+        assert!(!rig.path.exists());
+    }
+
+    #[tokio::test]
+    async fn refusals_keep_their_codes_and_texts() {
+        let rig = Rig::start();
+        let c = rig.client().await;
+        let (ollama, lmstudio) = (engine("ollama"), engine("lmstudio"));
+        let enable = c.call(async |c| c.facade_enable("ollama".into(), Some(1), None, None).await);
+        match enable.await {
+            Err(ClientError::Refused {
+                code: -32010,
+                message,
+            }) => {
+                assert_eq!(message, "port 1 is taken");
+            },
+            other => panic!("{other:?}"),
+        }
+        let unknown = c.call(async |c| c.facade_enable("vllm".into(), None, None, None).await);
+        assert_eq!(code(unknown.await), -32000);
+        assert_eq!(
+            code(c.call(async |c| c.set_port(lmstudio, 1).await).await),
+            -32002
+        );
+        let gone = c.call(async |c| c.node_select(ollama, "gone".into()).await);
+        assert_eq!(code(gone.await), -32602);
+        let none = c.call(async |c| c.workloads_get(None, JobId(9)).await);
+        assert_eq!(code(none.await), -32000);
+        let zero = c.call(async |c| c.node_set_priority(0, None, None).await);
+        assert_eq!(code(zero.await), -32602);
+        let level = c.call(async |c| c.log_set_level("loud".into()).await);
+        assert_eq!(code(level.await), -32602);
+        // The command's handler panicked in the daemon.
+        let level = c.call(async |c| c.log_set_level("warn".into()).await);
+        assert_eq!(code(level.await), -32603);
+    }
+
+    #[tokio::test]
+    async fn a_panic_in_a_handler_is_answered_and_the_connection_lives() {
+        let rig = Rig::start();
+        let c = rig.client().await;
+        assert_eq!(code(c.call(async |c| c.status().await).await), -32603);
+        c.call(async |c| c.daemon_info().await).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_names_of_the_link_work_over_plain_http() {
+        let rig = Rig::start();
+        for (body, want) in [
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"ollama:set-port","params":{"port":11500}}"#,
+                serde_json::json!({"version": "0.0.0", "port": 11500}),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"ollama:node/selected"}"#,
+                serde_json::json!({"id": "tower"}),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"ollama:node/add-manual",
+                    "params":{"id":"a","port":1,"addresses":["10.0.0.1"]}}"#,
+                serde_json::json!({"added": true}),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"ollama:node/set-local-backend",
+                    "params":{"engine":"ollama","port":1,"healthy":true}}"#,
+                serde_json::json!({"ok": true}),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"node/set-priority","params":{"generation":7,
+                    "nodes":["a"],"ranks":[{"id":"a","pending":-2,"gpuPressure":9,"rank":0}]}}"#,
+                serde_json::json!({"count": 1}),
+            ),
+        ] {
+            assert_eq!(rig.post(body).await["result"], want, "{body}");
+        }
+        for (body, code) in [
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"vllm:set-port","params":{"port":1}}"#,
+                -32601,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"ollama:set-port","params":{"prt":1}}"#,
+                -32602,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"ollama:set-port","params":{"port":"1"}}"#,
+                -32602,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"node/set-priority",
+                    "params":{"generation":1,"ranks":[{"idd":"a"}]}}"#,
+                -32602,
+            ),
+        ] {
+            assert_eq!(rig.post(body).await["error"]["code"], code, "{body}");
+        }
+        let batch = r#"[{"jsonrpc":"2.0","id":1,"method":"status"}]"#;
+        assert!(rig.post(batch).await["error"]["code"].is_i64());
+    }
+
+    #[tokio::test]
+    async fn a_client_tells_absent_silent_and_vanished_daemons_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("control.sock");
+        let absent = ControlClient::connect(&path, LIMIT).await;
+        assert!(matches!(absent, Err(ClientError::NoDaemon { .. })));
+
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let dead = ControlClient::connect(&path, LIMIT).await;
+        assert!(matches!(dead, Err(ClientError::NoDaemon { .. })));
+
+        // Bound but not served: the kernel accepts, nobody answers.
+        let bound = ControlSocket::bind(&path).unwrap();
+        let silent = ControlClient::connect(&path, Duration::from_millis(50)).await;
+        assert!(matches!(silent, Err(ClientError::TimedOut(_))));
+        drop(bound);
+
+        let rig = Rig::start();
+        let c = rig.client().await;
+        rig.server.stop().await;
+        let broken = c.call(async |c| c.daemon_info().await).await;
+        assert!(matches!(broken, Err(ClientError::Broken(_))), "{broken:?}");
+    }
+
+    #[tokio::test]
+    async fn a_stopping_daemon_refuses_commands() {
+        let rig = Rig::start();
+        rig.daemon.abort();
+        drop(rig.daemon.await);
+        let c = ControlClient::connect(&rig.path, LIMIT).await.unwrap();
+        let port = c.call(async |c| c.set_port(engine("ollama"), 1).await);
+        assert_eq!(code(port.await), -32000);
+    }
+
+    #[tokio::test]
+    async fn a_dropped_server_frees_the_path_for_the_next() {
+        let rig = Rig::start();
+        assert!(matches!(
+            ControlSocket::bind(&rig.path),
+            Err(SocketError::InUse(_))
+        ));
+        drop(rig.server);
+        assert!(!rig.path.exists());
+        ControlSocket::bind(&rig.path).unwrap();
+    }
+}

@@ -1,0 +1,98 @@
+//! Wrong usage, help and version.
+
+use crate::world::World;
+
+#[test]
+fn wrong_usage_is_told_on_stderr_with_code_2() {
+    let world = World::new();
+    for (args, hint) in [
+        (&["frobnicate"][..], "frobnicate"),
+        (&["set-port"], "ENGINE"),
+        (&["set-port", "ollama", "70000"], "65535"),
+        (&["set-port", "ollama", "-1"], "-1"),
+        (&["set-port", "olama", "1"], "'ollama'"),
+        (&["select", "ollama"], "NODE"),
+        (&["select", "ollama", "x", "--auto"], "cannot be used with"),
+        (&["workloads", "x"], "ENGINE/ID"),
+        (&["workloads", "--state", "done"], "completed"),
+        (&["workloads", "9", "--limit", "1"], "cannot be used with"),
+        (&["models", "--engine", "vllm"], "lmstudio"),
+        (&["status", "-log-level", "debug"], "unexpected argument"),
+        (&["serve", "--response-header-timeout", "soon"], "1h30m"),
+        (&["serve", "--response-header-timeout=-5s"], "negative"),
+        (&["serve", "--ipc", "/s", "--demo"], "cannot be used with"),
+        (&["-q", "-v", "status"], "cannot be used with"),
+        // The drop-in form takes the original's flags and no other.
+        (&["--demo"], "unexpected argument"),
+        (&["-demo"], "unexpected argument"),
+        (&["-response-header-timeout", "soon"], "1h30m"),
+        (&["-log-level", "loud"], "possible values"),
+    ] {
+        let said = world.run(args);
+        assert_eq!(said.code, 2, "{args:?}: {}", said.err);
+        assert_eq!(said.out, "", "{args:?}");
+        assert!(said.err.contains(hint), "{args:?}: {}", said.err);
+    }
+}
+
+#[test]
+fn the_version_is_on_stdout_in_both_spellings() {
+    let world = World::new();
+    let want = format!("nvpair-proxy {}\n", env!("CARGO_PKG_VERSION"));
+    for args in [
+        &["--version"][..],
+        &["-version"],
+        &["-log-level", "debug", "-version"],
+    ] {
+        let said = world.run(args);
+        assert_eq!(
+            (said.code, said.out.as_str()),
+            (0, want.as_str()),
+            "{args:?}"
+        );
+    }
+}
+
+#[test]
+fn help_names_every_subcommand_and_exit_code_and_hides_what_is_internal() {
+    let help = World::new().run(&["--help"]);
+    assert_eq!(help.code, 0);
+    for word in [
+        "serve",
+        "status",
+        "select",
+        "set-port",
+        "workloads",
+        "models",
+        "completions",
+        "Examples:",
+        "3  no daemon reachable",
+    ] {
+        assert!(help.out.contains(word), "{word}");
+    }
+    for word in ["generate", "demo-engine"] {
+        assert!(!help.out.contains(word), "{word}");
+    }
+}
+
+#[test]
+fn every_subcommand_s_help_has_examples() {
+    let world = World::new();
+    for sub in [
+        "serve",
+        "status",
+        "select",
+        "set-port",
+        "workloads",
+        "models",
+        "completions",
+    ] {
+        let help = world.run(&[sub, "--help"]);
+        assert_eq!(help.code, 0, "{sub}");
+        assert!(
+            help.out.contains("Examples:\n  nvpair-proxy"),
+            "{sub}: {}",
+            help.out
+        );
+    }
+}
