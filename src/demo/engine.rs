@@ -218,6 +218,7 @@ impl Node {
             },
             Method::POST => match work(self.dialect, path) {
                 Some(work) => self.infer(request, work).await,
+                None if path == "/v1/messages/count_tokens" => self.count(request).await,
                 None if self.dialect == Dialect::Ollama && path == "/api/show" => {
                     self.show(request).await
                 },
@@ -346,14 +347,22 @@ impl Node {
         match work {
             Work::Text(shape) => self.text(shape, index, number, &asked, &body).await,
             Work::Vectors(shape) => self.vectors(shape, index, &asked, &body),
-            Work::Count => {
-                let tokens = words(&body["messages"]) + words(&body["system"]);
-                Ok(json_response(
-                    StatusCode::OK,
-                    &json!({"input_tokens": tokens}),
-                ))
-            },
         }
+    }
+
+    /// Any node counts for any model: a router need not send this to an owner.
+    async fn count(&self, request: Request<Incoming>) -> Answer {
+        let (parts, body) = request.into_parts();
+        let bytes = read(body).await?;
+        if let Some(behind) = &self.behind {
+            return behind.pass(&parts, bytes).await;
+        }
+        let body = parse(&bytes)?;
+        let tokens = words(&body["messages"]) + words(&body["system"]);
+        Ok(json_response(
+            StatusCode::OK,
+            &json!({"input_tokens": tokens}),
+        ))
     }
 
     async fn text(
@@ -429,7 +438,6 @@ impl Node {
                 let v = embeddings(shape, asked, &vectors, base64, tokens, started.elapsed());
                 Ok(json_response(StatusCode::OK, &v))
             },
-            Work::Count => Err(Refusal::no_route(self.dialect, "POST", "")),
         }
     }
 

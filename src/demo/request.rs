@@ -15,8 +15,6 @@ pub(super) enum Work {
     Text(Shape),
     /// Vectors in this shape.
     Vectors(Vectors),
-    /// Anthropic's count of a prompt.
-    Count,
 }
 
 /// The three shapes of embeddings.
@@ -48,7 +46,6 @@ pub(super) fn work(dialect: Dialect, path: &str) -> Option<Work> {
         "/v1/completions" => Some(Work::Text(Shape::Completion)),
         "/v1/responses" => Some(Work::Text(Shape::Responses)),
         "/v1/messages" => Some(Work::Text(Shape::Anthropic)),
-        "/v1/messages/count_tokens" => Some(Work::Count),
         "/v1/embeddings" => Some(Work::Vectors(Vectors::OpenAi)),
         _ => None,
     })
