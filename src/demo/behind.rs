@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::stream;
-use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, TRANSFER_ENCODING};
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, HeaderName, TRANSFER_ENCODING,
+};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, request};
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Incoming;
@@ -129,8 +131,9 @@ impl Behind {
         body: Bytes,
     ) -> Result<Response<Body>, Refusal> {
         let mut headers = parts.headers.clone();
-        // The body was gathered: its length is known anew.
+        // The body was gathered: its length is known anew, and nobody waits to send it.
         headers.remove(CONTENT_LENGTH);
+        headers.remove(EXPECT);
         HOP.iter().for_each(|h| drop(headers.remove(h)));
         let target = parts.uri.path_and_query().map_or("/", |t| t.as_str());
         let mut reply = self

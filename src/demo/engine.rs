@@ -94,7 +94,7 @@ impl DialectEngine {
         &self.name
     }
 
-    /// Answers of text being given now.
+    /// Answers of text being given now; those passed through untouched are not counted.
     pub fn in_flight(&self) -> usize {
         *self.in_flight.borrow()
     }
