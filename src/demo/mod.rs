@@ -5,7 +5,7 @@
 //! over sockets like any engine, and nothing here knows of a proxy.
 //!
 //! One engine, two uses. Alone it answers every request with the same built-in text at a set pace
-//! and says that it is a sample ([`sample`]). With a llama-server behind it ([`behind`]) it gives
+//! and says that it is a sample (`sample`). With a llama-server behind it (`behind`) it gives
 //! that server's tokens, timing, queueing and cancelling in the Ollama or LM Studio dialect, so
 //! that the real clients of those engines can be tested where the engines themselves cannot run.
 //!
