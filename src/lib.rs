@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod control;
+pub mod demo;
 pub mod director;
 pub mod facade;
 pub mod net;
