@@ -399,7 +399,7 @@ pub struct GenerateArgs {
 )]
 pub struct DemoEngineArgs {
     /// Whose dialect it speaks
-    #[arg(value_parser = engine_parser())]
+    #[arg(long, value_name = "NAME", value_parser = engine_parser())]
     pub engine: EngineId,
     /// Loopback address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]

@@ -1,11 +1,30 @@
-//! `demo-engine`: runs one sample engine.
+//! `demo-engine`: runs one sample engine, alone or with a llama-server behind it.
 
 use std::process::ExitCode;
 
-use crate::cli::{DemoEngineArgs, Globals};
-use crate::errors::{CliError, Kind};
+use anyhow::Context;
+use nvpair_proxy::demo::{self, DialectConfig};
 
-/// Runs it.
-pub fn run(_args: &DemoEngineArgs, _globals: &Globals) -> Result<ExitCode, CliError> {
-    Err(CliError::new(Kind::Failed, "demo-engine is not wired yet"))
+use crate::cli::{DemoEngineArgs, Globals};
+use crate::errors::CliError;
+
+/// Runs it until it is told to stop.
+pub fn run(args: &DemoEngineArgs, _: &Globals) -> Result<ExitCode, CliError> {
+    let config = DialectConfig {
+        engine: args.engine,
+        name: args.name.clone(),
+        models: args.models.clone(),
+        token_delay: args.token_delay,
+        refuse_every: args.refuse_every,
+        behind: args.behind.clone(),
+        listen: args.listen,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime
+        .block_on(demo::run_single(config))
+        .context("the sample engine ended")?;
+    Ok(ExitCode::SUCCESS)
 }

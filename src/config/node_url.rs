@@ -20,6 +20,15 @@ pub struct NodeUrl {
 }
 
 impl NodeUrl {
+    /// The engine at this address.
+    pub fn of(address: std::net::SocketAddr) -> Self {
+        Self {
+            host: address.ip().to_string(),
+            port: address.port(),
+            prefix: String::new(),
+        }
+    }
+
     /// Takes a URL apart. A trailing `/v1` is the OpenAI base of the same origin and not kept.
     ///
     /// No error text repeats the URL: it may hold a password.

@@ -159,7 +159,6 @@ impl Kept {
             context: reading.context.clone(),
             unreachable: self.standing.unreachable().map(str::to_owned),
             local: self.local,
-            sample: false,
         };
         ManualNode { record, extra }
     }

@@ -18,6 +18,7 @@ use crate::rules::ids::{JobId, NodeId};
 use crate::rules::outcome::End;
 use crate::rules::usage::Stats;
 use crate::state::events::Notice;
+use crate::state::facade::InFlight;
 use crate::state::lifetime::Phase;
 use crate::state::scheduler::Claim;
 use crate::state::workloads::{Admission, Job};
@@ -47,6 +48,7 @@ pub struct Report {
     job: Option<Arc<Job>>,
     /// Its weight on the board of loads.
     pub claim: Claim,
+    _counted: InFlight,
 }
 
 impl Report {
@@ -72,6 +74,7 @@ impl Report {
             stats: None,
             job: None,
             claim: Claim::new(facade.context.shared.scheduler.clone()),
+            _counted: facade.state.enter(),
         }
     }
 

@@ -47,8 +47,6 @@ pub struct Extra {
     pub unreachable: Option<String>,
     /// This machine's own engine.
     pub local: bool,
-    /// A built-in sample.
-    pub sample: bool,
 }
 
 /// A credential. It never shows in a debug print, hence in no log.

@@ -13,6 +13,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::rules::engine::EngineId;
 use crate::rules::ids::NodeId;
+pub use crate::rules::log_level::LogLevel;
+pub use crate::rules::port::Decided as PortRule;
 use crate::wire::broker::{DirectoryNode, NodeRecord};
 use crate::wire::control::PortSet;
 use crate::wire::jsonrpc::{CommandError, ErrorCode};
@@ -57,17 +59,6 @@ pub struct Enabled {
     pub already: bool,
 }
 
-/// Which rule decided a facade's port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PortRule {
-    /// As asked.
-    Requested,
-    /// The engine's standalone port, since none was asked for.
-    Standalone,
-    /// The port saved by an earlier `set-port`.
-    Saved,
-}
-
 /// A node that somebody named by hand, or that this machine's director found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ManualNode {
@@ -96,8 +87,6 @@ pub struct NodeExtra {
     pub unreachable: Option<String>,
     /// Whether it is this machine's own engine.
     pub local: bool,
-    /// Whether it is a built-in sample.
-    pub sample: bool,
 }
 
 /// `node/set-local-backend`: this machine's engine.
@@ -131,42 +120,6 @@ pub struct PrioritySnapshot {
     pub nodes: Vec<NodeId>,
     /// Load by node; a missing node has none.
     pub ranks: Vec<Rank>,
-}
-
-/// Severity threshold of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogLevel {
-    /// Everything.
-    Debug,
-    /// The default.
-    Info,
-    /// States that last.
-    Warn,
-    /// Failures only.
-    Error,
-}
-
-impl LogLevel {
-    /// The level of this name, as the original spells it.
-    pub fn parse(name: &str) -> Option<Self> {
-        match name {
-            "debug" => Some(Self::Debug),
-            "info" => Some(Self::Info),
-            "warn" => Some(Self::Warn),
-            "error" => Some(Self::Error),
-            _ => None,
-        }
-    }
-
-    /// Its name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Debug => "debug",
-            Self::Info => "info",
-            Self::Warn => "warn",
-            Self::Error => "error",
-        }
-    }
 }
 
 /// One request to the daemon. Carried out one at a time, in order of arrival.

@@ -66,7 +66,6 @@ pub fn manual(m: ManualNode) -> Node {
             context: e.context,
             unreachable: e.unreachable,
             local: e.local,
-            sample: e.sample,
         },
     }
 }

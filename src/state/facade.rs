@@ -92,7 +92,7 @@ struct Inner {
 /// State of one enabled facade.
 pub struct FacadeState {
     engine: EngineId,
-    since: u64,
+    since: AtomicU64,
     surroundings: Arc<dyn Surroundings>,
     inner: Mutex<Inner>,
     routing: watch::Sender<Arc<Routing>>,
@@ -101,25 +101,20 @@ pub struct FacadeState {
 }
 
 impl FacadeState {
-    /// A facade without nodes, enabled at this Unix millisecond.
-    pub fn new(
-        engine: EngineId,
-        port: u16,
-        since: u64,
-        surroundings: Arc<dyn Surroundings>,
-    ) -> Self {
+    /// A facade without nodes, that listens nowhere yet.
+    pub fn new(engine: EngineId, surroundings: Arc<dyn Surroundings>) -> Self {
         let inner = Inner {
             relayed: BTreeMap::new(),
             manual: BTreeMap::new(),
             pin: None,
-            port,
+            port: 0,
             aliases: Vec::new(),
             backend: None,
             confirmed: Confirmed::default(),
         };
         Self {
             engine,
-            since,
+            since: AtomicU64::new(0),
             surroundings,
             inner: Mutex::new(inner),
             routing: watch::Sender::new(Arc::default()),
@@ -135,7 +130,13 @@ impl FacadeState {
 
     /// Unix ms since when it is enabled.
     pub fn since(&self) -> u64 {
-        self.since
+        self.since.load(Ordering::Relaxed)
+    }
+
+    /// It listens on this port, from this Unix millisecond on.
+    pub fn opened(&self, port: u16, since: u64) {
+        self.since.store(since, Ordering::Relaxed);
+        self.set_port(port);
     }
 
     /// The next request number.
@@ -399,12 +400,9 @@ mod tests {
     use crate::rules::discovery::tests::node;
 
     fn facade() -> FacadeState {
-        FacadeState::new(
-            EngineId::parse("lmstudio").unwrap(),
-            1234,
-            0,
-            Arc::new(Alone),
-        )
+let facade = FacadeState::new(EngineId::parse("lmstudio").unwrap(), Arc::new(Alone));
+        facade.opened(1234, 0);
+        facade
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::rules::engine::EngineId;
 use crate::rules::ids::{JobId, NodeId};
 use crate::wire::broker::NodeRecord;
 use crate::wire::control::{
-    DaemonInfo, FacadeStatus, ModelEntry, ModelList, NodeKind, NodeState, NodeStatus,
+    DaemonInfo, FacadeStatus, Mode, ModelEntry, ModelList, NodeKind, NodeState, NodeStatus,
     SCHEMA_VERSION, SchedulerStatus, Status, Workload, WorkloadFilter, WorkloadList,
 };
 
@@ -113,7 +113,7 @@ impl Shared {
             .map(|c| &c.target);
         let excluded = routing.view.excluded().iter().find(|(id, _)| *id == n.id);
         let kind = match target.map(|t| &t.kind) {
-            _ if n.extra.sample => NodeKind::Sample,
+            _ if self.info.mode == Mode::Demo => NodeKind::Sample,
             _ if n.extra.local => NodeKind::Local,
             Some(Kind::Own) => NodeKind::Local,
             Some(Kind::Peer(_)) => NodeKind::Peer,

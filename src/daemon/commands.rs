@@ -1,0 +1,445 @@
+//! The one reader of commands: carries each out, answers it, and says what follows from it.
+//!
+//! Owns: the order of checks, answers and notices (control-plane facts, section 5).
+//! Leaves to others: decoding (`broker`, `control`), the state (`state`), sockets (`supervisor`).
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use futures_util::FutureExt;
+use tokio::sync::mpsc;
+
+use crate::facade::{Context, Facade};
+use crate::net::listen::{self, Scope};
+use crate::rules::addresses::is_loopback_host;
+use crate::rules::engine::EngineId;
+use crate::rules::ids::NodeId;
+use crate::rules::port;
+use crate::state::command::{
+    Command, CommandQueue, Enable, Enabled, LocalBackend, ManualNode, PrioritySnapshot, Responder,
+};
+use crate::state::discovery::{announced, manual, project};
+use crate::state::events::Notice;
+use crate::state::facade::{Alone, FacadeState, SnapshotChange, Surroundings};
+use crate::store::ports::Ports;
+use crate::telemetry::logging::LogHandle;
+use crate::wire::broker::{DirectoryNode, NodeRecord};
+use crate::wire::control::PortSet;
+use crate::wire::jsonrpc::{CommandError, ErrorCode};
+
+use super::shutdown::Stop;
+use super::supervisor::{Died, Listening, bind_all};
+
+/// Carries commands out.
+pub struct Executor {
+    context: Arc<Context>,
+    surroundings: Arc<dyn Surroundings>,
+    ports: Ports,
+    scope: Scope,
+    log: LogHandle,
+    version: String,
+    stop: Stop,
+    listening: HashMap<EngineId, Listening>,
+    openings: u64,
+    /// Nodes told before their facade listens: only a standalone driver may, so that its very first
+    /// request finds them.
+    early: Option<HashMap<EngineId, Arc<FacadeState>>>,
+    died: (mpsc::UnboundedSender<Died>, mpsc::UnboundedReceiver<Died>),
+}
+
+impl Executor {
+    /// An executor without facades. `early`: nodes may be told before their facade is enabled.
+    pub fn new(
+        context: Arc<Context>,
+        ports: Ports,
+        scope: Scope,
+        early: bool,
+        log: LogHandle,
+        version: String,
+        stop: Stop,
+    ) -> Self {
+        Self {
+            context,
+            surroundings: Arc::new(Alone),
+            ports,
+            scope,
+            log,
+            version,
+            stop,
+            listening: HashMap::new(),
+            openings: 0,
+            early: early.then(HashMap::new),
+            died: mpsc::unbounded_channel(),
+        }
+    }
+
+    /// Reads commands until the queue ends. A panic in one ends only that one: its responder goes
+    /// unanswered, and whoever waits is told of an internal error.
+    pub async fn run(mut self, mut queue: CommandQueue) {
+        loop {
+            tokio::select! {
+                biased;
+                Some(died) = self.died.1.recv() => self.withdraw(&died),
+                command = queue.recv() => match command {
+                    Some(command) => {
+                        let fenced = AssertUnwindSafe(self.carry_out(command)).catch_unwind();
+                        drop(fenced.await);
+                    },
+                    None => return,
+                },
+            }
+        }
+    }
+
+    async fn carry_out(&mut self, command: Command) {
+        match command {
+            Command::Enable(enable, r) => self.enable(enable, r).await,
+            Command::SetPort(engine, port, r) => {
+                let result = self.set_port(engine, port).await;
+                r.answer(result);
+            },
+            Command::Select(engine, node, r) => self.select(engine, node, r),
+            Command::AddManual(engine, node, r) => self.add_manual(engine, *node, r),
+            Command::RemoveManual(engine, node, r) => self.remove_manual(engine, &node, r),
+            Command::SetLocalBackend(engine, backend, r) => {
+                r.answer(self.set_local_backend(engine, backend));
+            },
+            Command::SetPriority(snapshot, r) => r.answer(self.set_priority(snapshot)),
+            Command::Discovery(engine, nodes, r) => {
+                self.discovery(engine, nodes);
+                r.answer(Ok(()));
+            },
+            Command::SetLogLevel(level, r) => {
+                self.log.set(level);
+                r.answer(Ok(level));
+            },
+            Command::Shutdown(r) => {
+                r.answer(Ok(()));
+                self.stop.now();
+            },
+        }
+    }
+
+    async fn enable(&mut self, enable: Enable, r: Responder<Enabled>) {
+        let engine = enable.engine;
+        let opened = self.open(enable).await;
+        if let Err((port, e)) = &opened
+            && e.code == ErrorCode::BindFailed
+        {
+            // Before the answer: the broker picks its fallback port on reading it.
+            self.emit(Notice::BindFailed(engine, *port, e.message.clone()));
+        }
+        r.answer(opened.map_err(|(_, e)| e));
+    }
+
+    async fn open(&mut self, enable: Enable) -> Result<Enabled, (u16, CommandError)> {
+        let engine = enable.engine;
+        let refused = |text: String| (0, CommandError::refused(text));
+        let request = port::request(enable.port).map_err(refused)?;
+        if !enable.alias_addresses.is_empty() && !engine.spec().aliases {
+            let none = port::aliases(engine, &enable.alias_addresses, 0);
+            return Err(refused(none.err().unwrap_or_default()));
+        }
+        if let Some(up) = self.listening.get(&engine) {
+            let (port, rule) = (up.facade().state.port(), port::Decided::Requested);
+            return Ok(Enabled {
+                port,
+                rule,
+                already: true,
+            });
+        }
+        let ports = self.ports.clone();
+        let saved = blocking(move || ports.load(engine))
+            .await
+            .map_err(|e| (0, e))?;
+        let (port, rule) = port::decide(engine, request, saved, enable.ignore_persisted_port);
+        let aliases = port::aliases(engine, &enable.alias_addresses, port).map_err(refused)?;
+        let primary = listen::bind(self.scope, port).map_err(|e| {
+            let text = format!("cannot listen on port {port}: {e}");
+            (port, CommandError::new(ErrorCode::BindFailed, text))
+        })?;
+        let state = self.early_state(engine);
+        let bound = self.bind_aliases(engine, &aliases);
+        state.set_aliases(
+            bound
+                .iter()
+                .filter_map(|s| s.local_addr().ok())
+                .map(host_port)
+                .collect(),
+        );
+        state.opened(port, now());
+        // Findable before anybody can reach it.
+        self.context.shared.publish(state.clone());
+        self.emit(Notice::Ready(engine, port));
+        self.emit(Notice::Subscribe(engine));
+        let facade = Facade {
+            context: self.context.clone(),
+            state,
+        };
+        self.openings += 1;
+        let up = Listening::open(facade, self.openings, primary, bound, &self.died.0);
+        self.listening.insert(engine, up);
+        tracing::info!(%engine, port, "facade listens");
+        Ok(Enabled {
+            port,
+            rule,
+            already: false,
+        })
+    }
+
+    /// The state a facade opens with: with the nodes that were told early, if any.
+    fn early_state(&mut self, engine: EngineId) -> Arc<FacadeState> {
+        let early = self.early.as_mut().and_then(|e| e.remove(&engine));
+        early.unwrap_or_else(|| Arc::new(FacadeState::new(engine, self.surroundings.clone())))
+    }
+
+    /// Aliases are all bound or none; an occupied one is not fatal and its owner is left alone.
+    fn bind_aliases(
+        &self,
+        engine: EngineId,
+        wanted: &[SocketAddr],
+    ) -> Vec<tokio::net::TcpListener> {
+        if wanted.is_empty() {
+            return Vec::new();
+        }
+        let id = format!("{}:{engine}-host-alias-blocked", engine.spec().component);
+        match bind_all(wanted) {
+            Ok(bound) => {
+                self.emit(Notice::ErrorClear(engine, id));
+                bound
+            },
+            Err((address, e)) => {
+                let text = format!(
+                    "the address {address} that clients of {} use is taken ({e}); its owner was \
+                     not touched, and the facade is reachable on its own port only",
+                    engine.spec().display
+                );
+                tracing::warn!(%engine, %address, reason = %e, "alias address is taken");
+                self.emit(Notice::ErrorReport(engine, id, text));
+                Vec::new()
+            },
+        }
+    }
+
+    async fn set_port(&mut self, engine: EngineId, port: i64) -> Result<PortSet, CommandError> {
+        let known = self
+            .listening
+            .get(&engine)
+            .map(|up| up.facade().state.port());
+        let current = known.ok_or_else(|| CommandError::no_facade(engine.as_str()))?;
+        let port = u16::try_from(port)
+            .ok()
+            .filter(|p| *p > 0)
+            .ok_or_else(|| CommandError::params(format!("port {port} is not in 1..65535")))?;
+        let sockets = match port == current {
+            true => None,
+            false => Some(listen::bind(self.scope, port).map_err(|e| {
+                CommandError::refused(format!("cannot listen on port {port}: {e}"))
+            })?),
+        };
+        let ports = self.ports.clone();
+        blocking(move || ports.save(engine, port))
+            .await?
+            .map_err(|e| {
+                CommandError::refused(format!(
+                    "cannot save port {port}, so nothing was changed: {e}"
+                ))
+            })?;
+        if let (Some(sockets), Some(up)) = (sockets, self.listening.get_mut(&engine)) {
+            up.facade().state.set_port(port);
+            up.move_to(sockets, &self.died.0);
+            tracing::info!(%engine, port, "facade moved");
+            self.emit(Notice::Ready(engine, port));
+        }
+        Ok(PortSet {
+            version: self.version.clone(),
+            port,
+        })
+    }
+
+    fn select(&self, engine: EngineId, node: Option<NodeId>, r: Responder<()>) {
+        let facade = match self.facade(engine) {
+            Ok(facade) => facade,
+            Err(e) => return r.answer(Err(e)),
+        };
+        if !facade.select(node.clone()) {
+            let id = node.as_ref().map_or("", NodeId::as_str);
+            let text = format!("no node {id:?} on the {} facade", engine.spec().display);
+            return r.answer(Err(CommandError::params(text)));
+        }
+        r.answer(Ok(()));
+        self.emit(Notice::SelectionChanged(engine, node));
+    }
+
+    fn add_manual(&mut self, engine: EngineId, node: ManualNode, r: Responder<()>) {
+        let n = &node.record;
+        if n.id.is_empty() || n.port == 0 || n.addresses.iter().all(String::is_empty) {
+            let text = "a manual node needs id, port and at least one address";
+            return r.answer(Err(CommandError::params(text)));
+        }
+        match self.facade_or_early(engine) {
+            Err(e) => r.answer(Err(e)),
+            Ok(facade) => {
+                let node = manual(node);
+                let record = announced(&node);
+                let is_new = facade.add_manual(node);
+                r.answer(Ok(()));
+                self.emit(match is_new {
+                    true => Notice::NodeDiscovered(engine, record),
+                    false => Notice::NodeUpdated(engine, record),
+                });
+            },
+        }
+    }
+
+    fn remove_manual(&mut self, engine: EngineId, node: &NodeId, r: Responder<bool>) {
+        match self.facade_or_early(engine) {
+            Err(e) => r.answer(Err(e)),
+            Ok(facade) => {
+                let removed = facade.remove_manual(node);
+                r.answer(Ok(removed.is_some()));
+                let Some(removed) = removed else { return };
+                if removed.was_pinned {
+                    self.emit(Notice::SelectionChanged(engine, None));
+                }
+                let record = NodeRecord {
+                    id: node.to_string(),
+                    ..NodeRecord::default()
+                };
+                self.emit(Notice::NodeRemoved(engine, record));
+            },
+        }
+    }
+
+    fn set_local_backend(
+        &mut self,
+        engine: EngineId,
+        backend: LocalBackend,
+    ) -> Result<(), CommandError> {
+        let facade = self.facade_or_early(engine)?;
+        if !backend.host.is_empty() && !is_loopback_host(&backend.host) {
+            let text = format!(
+                "the local backend's host {:?} is not loopback",
+                backend.host
+            );
+            return Err(CommandError::params(text));
+        }
+        facade.set_backend(backend);
+        Ok(())
+    }
+
+    fn set_priority(&self, snapshot: PrioritySnapshot) -> Result<usize, CommandError> {
+        if snapshot.generation == 0 {
+            return Err(CommandError::params("generation must be above 0"));
+        }
+        Ok(self.context.shared.scheduler.apply(snapshot))
+    }
+
+    fn discovery(&self, engine: EngineId, nodes: Vec<DirectoryNode>) {
+        // Without a facade there is nobody to tell; the next snapshot supersedes this one.
+        let Ok(facade) = self.facade(engine) else {
+            return;
+        };
+        let nodes = nodes
+            .into_iter()
+            .filter_map(|d| project(engine, d))
+            .collect();
+        let change = facade.snapshot(nodes);
+        self.announce(engine, &facade, change);
+    }
+
+    fn announce(&self, engine: EngineId, facade: &FacadeState, change: SnapshotChange) {
+        let nodes: HashMap<NodeId, _> = facade
+            .nodes()
+            .into_iter()
+            .map(|n| (n.id.clone(), n))
+            .collect();
+        let report = |id: &NodeId| format!("{}:upstream-unreachable:{id}", engine.spec().component);
+        for node in change.diff.new.iter().filter_map(|id| nodes.get(id)) {
+            self.emit(Notice::NodeDiscovered(engine, announced(node)));
+            self.emit(Notice::ErrorClear(engine, report(&node.id)));
+        }
+        for node in change.diff.changed.iter().filter_map(|id| nodes.get(id)) {
+            self.emit(Notice::NodeUpdated(engine, announced(node)));
+        }
+        for node in &change.gone {
+            self.emit(Notice::NodeRemoved(engine, announced(node)));
+            let name = if node.host.is_empty() {
+                node.id.as_str()
+            } else {
+                &node.host
+            };
+            let text =
+                format!("{name} left discovery; requests go to other nodes until it is back");
+            self.emit(Notice::ErrorReport(engine, report(&node.id), text));
+        }
+        if change.unpinned {
+            self.emit(Notice::SelectionChanged(engine, None));
+        }
+    }
+
+    fn facade(&self, engine: EngineId) -> Result<Arc<FacadeState>, CommandError> {
+        let facade = self.context.shared.facade(engine);
+        facade.ok_or_else(|| CommandError::no_facade(engine.as_str()))
+    }
+
+    fn facade_or_early(&mut self, engine: EngineId) -> Result<Arc<FacadeState>, CommandError> {
+        match (self.facade(engine), &mut self.early) {
+            (Err(_), Some(early)) => {
+                let surroundings = &self.surroundings;
+                let new = || Arc::new(FacadeState::new(engine, surroundings.clone()));
+                Ok(early.entry(engine).or_insert_with(new).clone())
+            },
+            (known, _) => known,
+        }
+    }
+
+    /// An accept loop died: its facade is withdrawn, so that enabling it works again.
+    fn withdraw(&mut self, died: &Died) {
+        let Died {
+            engine,
+            opening,
+            reason,
+        } = died;
+        if self
+            .listening
+            .get(engine)
+            .is_none_or(|up| up.opening != *opening)
+        {
+            return;
+        }
+        self.listening.remove(engine);
+        self.context.shared.withdraw(*engine);
+        tracing::error!(%engine, reason, "facade stopped listening and was withdrawn");
+    }
+
+    fn emit(&self, notice: Notice) {
+        self.context.shared.events.emit(&notice);
+    }
+}
+
+/// Disk work, off the thread that serves requests.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, CommandError> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| {
+        CommandError::new(
+            ErrorCode::Internal,
+            "internal error while reading or writing a file",
+        )
+    })
+}
+
+fn host_port(a: SocketAddr) -> (String, u16) {
+    (a.ip().to_string(), a.port())
+}
+
+fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_millis() as u64
+}

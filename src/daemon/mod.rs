@@ -1,0 +1,307 @@
+//! Layer 7: the only place that builds the parts and joins them.
+//!
+//! Owns: start and end of the process's work. Leaves to others: every part's own business;
+//! [`commands`] carries commands out, [`supervisor`] holds the listeners.
+
+mod commands;
+mod shutdown;
+mod supervisor;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::control::socket::{ControlSocket, SocketError};
+use crate::demo;
+use crate::director;
+use crate::facade::Context;
+use crate::net::listen::Scope;
+use crate::net::upstream::Upstreams;
+use crate::rules::ids::RunId;
+use crate::rules::policy::Policy;
+use crate::state::activity::Activity;
+use crate::state::command::Commands;
+use crate::state::events::Events;
+use crate::state::lifetime::Lifetime;
+use crate::state::query::Queries;
+use crate::state::scheduler::Scheduler;
+use crate::state::settings::RequestSettings;
+use crate::state::shared::Shared;
+use crate::store::ports::Ports;
+use crate::telemetry::logging::LogHandle;
+use crate::wire::control::{DaemonInfo, Mode};
+
+use commands::Executor;
+pub use shutdown::Ended;
+
+/// Commands waiting to be carried out.
+const QUEUE: usize = 256;
+
+/// Who drives the daemon.
+pub enum Driver {
+    /// A parent on stdin and stdout.
+    Stdio,
+    /// A parent that listens on this endpoint.
+    Ipc(String),
+    /// The director, with these settings.
+    Standalone(Box<crate::config::settings::Settings>),
+    /// The director, over sample engines.
+    Demo(Box<crate::config::settings::Settings>),
+}
+
+/// How a daemon is started.
+pub struct Options {
+    /// Version of the binary.
+    pub version: String,
+    /// Its driver.
+    pub driver: Driver,
+    /// Limits and door rules.
+    pub requests: RequestSettings,
+    /// Path of the control socket; `None` = none.
+    pub socket: Option<PathBuf>,
+    /// Folder of the port files; `None` = nothing is restored or saved.
+    pub ports_dir: Option<PathBuf>,
+    /// The log's switch.
+    pub log: LogHandle,
+    /// How long a standalone daemon drains at SIGTERM.
+    pub drain: Duration,
+}
+
+/// What a standalone start shows a person.
+pub struct Opened {
+    /// The facades.
+    pub rows: Vec<director::Row>,
+    /// Things to know.
+    pub warnings: Vec<String>,
+    /// The control socket, if there is one.
+    pub socket: Option<PathBuf>,
+    /// From the call to here.
+    pub took: Duration,
+}
+
+/// Why a daemon did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The control socket is unusable, or another daemon listens there.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// No facade could be enabled.
+    #[error(transparent)]
+    Director(#[from] director::StartError),
+    /// The sample engines did not start.
+    #[error("the sample engines did not start: {0}")]
+    Demo(String),
+    /// The parent's endpoint cannot be reached.
+    #[error("cannot connect to the parent's endpoint: {0}")]
+    Ipc(String),
+    /// The system refused something basic.
+    #[error("{what}: {source}")]
+    System {
+        /// What.
+        what: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// Runs a daemon until it is told to stop. `opened` is called once, when a standalone daemon
+/// serves; a brokered one shows nothing.
+///
+/// # Errors
+/// It could not start. Once it runs it ends orderly.
+pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended, StartError> {
+    let begun = std::time::Instant::now();
+    let Options {
+        version,
+        driver,
+        requests,
+        socket,
+        ports_dir,
+        log,
+        drain,
+    } = options;
+    let brokered = matches!(driver, Driver::Stdio | Driver::Ipc(_));
+    let machine = machine_name();
+    let control = bind_control(socket.as_deref(), brokered)?;
+    let policy = policy(&driver);
+    let info = info(
+        version.clone(),
+        &driver,
+        control.is_some().then_some(socket).flatten(),
+    );
+    let events = Arc::<Events>::default();
+    let shared = Arc::new(Shared::new(
+        info,
+        requests,
+        events.clone(),
+        Scheduler::new(policy),
+    ));
+    let lifetime = Arc::<Lifetime>::default();
+    let context = Arc::new(Context {
+        shared: shared.clone(),
+        upstreams: Upstreams::new(),
+        lifetime: lifetime.clone(),
+        activity: Activity::default(),
+        machine: machine.clone(),
+        on_failure: std::sync::OnceLock::new(),
+    });
+    let (commands, queue) = Commands::queue(QUEUE);
+    let queries: Arc<dyn Queries> = shared.clone();
+    let scope = if brokered {
+        Scope::Everywhere
+    } else {
+        Scope::Loopback
+    };
+    let ports = Ports::new(ports_dir);
+    let stop = shutdown::Stop::default();
+    let executor = Executor::new(
+        context.clone(),
+        ports,
+        scope,
+        !brokered,
+        log,
+        version.clone(),
+        stop.clone(),
+    );
+
+    let link = match &driver {
+        Driver::Stdio | Driver::Ipc(_) => {
+            Some(shutdown::Link::open(&driver, &events, &version, &stop).await?)
+        },
+        _ => None,
+    };
+    let executor = tokio::spawn(executor.run(queue));
+    let server = match control {
+        Some(control) => match control.serve(commands.clone(), queries.clone()) {
+            Ok(server) => Some(server),
+            Err(source) if !brokered => {
+                return Err(StartError::System {
+                    what: "cannot serve the control socket",
+                    source,
+                });
+            },
+            Err(e) => {
+                tracing::warn!(reason = %e, "no control socket");
+                None
+            },
+        },
+        None => None,
+    };
+    let mut parts = shutdown::Parts {
+        context,
+        executor,
+        server,
+        link: None,
+        director: None,
+        fleet: None,
+        drain: if brokered { Duration::ZERO } else { drain },
+    };
+    match driver {
+        Driver::Stdio | Driver::Ipc(_) => {
+            parts.link = link.map(|l| l.start(commands, queries, &stop));
+        },
+        Driver::Standalone(settings) => {
+            let options = director::Options::standard(&settings, jitter());
+            let started = director::start(&settings, &machine, commands, queries, options).await?;
+            parts.joined(started, begun, opened);
+        },
+        Driver::Demo(settings) => {
+            let fleet = demo::start_fleet()
+                .await
+                .map_err(|e| StartError::Demo(e.to_string()))?;
+            let settings = with_fleet(*settings, &fleet);
+            let options = director::Options {
+                places: Vec::new(),
+                ..director::Options::standard(&settings, jitter())
+            };
+            let started = director::start(&settings, &machine, commands, queries, options).await?;
+            parts.fleet = Some(fleet);
+            parts.joined(started, begun, opened);
+        },
+    }
+    Ok(parts.until_stopped(stop).await)
+}
+
+/// Under a broker an exit is a crash to the supervisor, so an unusable socket is a warning there.
+fn bind_control(
+    path: Option<&std::path::Path>,
+    brokered: bool,
+) -> Result<Option<ControlSocket>, SocketError> {
+    match path.map(ControlSocket::bind) {
+        None => Ok(None),
+        Some(Ok(socket)) => Ok(Some(socket)),
+        Some(Err(e)) if brokered => {
+            tracing::warn!(reason = %e, "no control socket; status and the others will not work");
+            Ok(None)
+        },
+        Some(Err(e)) => Err(e),
+    }
+}
+
+fn policy(driver: &Driver) -> Policy {
+    match driver {
+        Driver::Stdio | Driver::Ipc(_) => Policy::Listed,
+        Driver::Standalone(s) | Driver::Demo(s) => match s.policy {
+            crate::config::file::Policy::Weighted => Policy::Weighted,
+            crate::config::file::Policy::Ordered => Policy::Ordered,
+        },
+    }
+}
+
+fn info(version: String, driver: &Driver, socket: Option<PathBuf>) -> DaemonInfo {
+    let unix = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    DaemonInfo {
+        version,
+        pid: std::process::id(),
+        mode: match driver {
+            Driver::Stdio | Driver::Ipc(_) => Mode::Broker,
+            Driver::Standalone(_) => Mode::Standalone,
+            Driver::Demo(_) => Mode::Demo,
+        },
+        run_id: run_id(unix),
+        started_at: unix.as_millis() as u64,
+        socket: socket.map(|p| p.display().to_string()),
+    }
+}
+
+/// Eight bytes that no other run has: the standard library's hasher is keyed from the system's
+/// random source.
+fn run_id(unix: Duration) -> RunId {
+    use std::hash::{BuildHasher, RandomState};
+    let bits = RandomState::new().hash_one((unix.as_nanos(), std::process::id()));
+    RunId::from_bytes(bits.to_be_bytes())
+}
+
+fn jitter() -> director::Jitter {
+    use std::hash::{BuildHasher, RandomState};
+    let (key, mut n) = (RandomState::new(), 0u64);
+    Box::new(move || {
+        n += 1;
+        (key.hash_one(n) >> 11) as f64 / (1u64 << 53) as f64
+    })
+}
+
+fn machine_name() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_str().unwrap_or("localhost").to_owned()
+}
+
+/// The sample engines as named nodes.
+fn with_fleet(
+    mut settings: crate::config::settings::Settings,
+    fleet: &demo::Fleet,
+) -> crate::config::settings::Settings {
+    use crate::config::file::NodeSetting;
+    use crate::config::node_url::NodeUrl;
+    settings.nodes = fleet
+        .nodes()
+        .into_iter()
+        .map(|(engine, name, address)| NodeSetting {
+            name: Some(name),
+            ..NodeSetting::bare(engine, NodeUrl::of(address))
+        })
+        .collect();
+    settings
+}

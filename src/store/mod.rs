@@ -1,0 +1,4 @@
+//! Layer 2: what outlives the process.
+
+pub mod atomic;
+pub mod ports;

@@ -1,0 +1,222 @@
+//! The log on stderr (product sections 12 and 13.25).
+//!
+//! Owns: the line's form, the threshold that can be changed while running, the panic hook.
+//! Leaves to others: what is logged; never prompts, answers, bodies or credentials.
+//!
+//! Lines go through a bounded queue to a thread of their own: a parent that stops reading stderr
+//! must hang neither a request nor the exit. Lines over the bound are dropped and counted.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use crate::rules::log_level::{LogFormat, LogLevel};
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, MakeWriter};
+use tracing_subscriber::layer::{Context, Filter, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{Layer, Registry};
+
+/// Lines waiting to be written.
+const QUEUE: usize = 4096;
+
+/// The component of every line: the process, since at its start there is no engine to name.
+const COMPONENT: &str = "nvpair-proxy";
+
+/// Only what we log ourselves: libraries log requests whole.
+const TARGETS: [&str; 1] = ["nvpair_proxy"];
+
+/// Changes the threshold while the process runs.
+#[derive(Clone, Debug)]
+pub struct LogHandle(Arc<AtomicU8>);
+
+impl LogHandle {
+    /// From now on only this severity and above.
+    pub fn set(&self, threshold: LogLevel) {
+        self.0.store(rank(threshold), Ordering::Relaxed);
+        tracing::callsite::rebuild_interest_cache();
+    }
+}
+
+fn rank(t: LogLevel) -> u8 {
+    match t {
+        LogLevel::Error => 1,
+        LogLevel::Warn => 2,
+        LogLevel::Info => 3,
+        LogLevel::Debug => 4,
+    }
+}
+
+fn level_rank(level: &Level) -> u8 {
+    match *level {
+        Level::ERROR => 1,
+        Level::WARN => 2,
+        Level::INFO => 3,
+        Level::DEBUG => 4,
+        Level::TRACE => 5,
+    }
+}
+
+/// Starts the log. A second call in one process changes nothing but the threshold it returns.
+pub fn start(threshold: LogLevel, form: LogFormat) -> LogHandle {
+    let handle = LogHandle(Arc::new(AtomicU8::new(rank(threshold))));
+    let lines = Lines::start();
+    let ours = Ours(handle.0.clone());
+    let layer = tracing_subscriber::fmt::layer()
+        .with_writer(lines)
+        .with_ansi(false);
+    let layer: Box<dyn Layer<Registry> + Send + Sync> = match form {
+        LogFormat::Text => Box::new(layer.event_format(Text).with_filter(ours)),
+        LogFormat::Json => {
+            let json = layer.json().flatten_event(true).with_current_span(false);
+            Box::new(json.with_span_list(false).with_filter(ours))
+        },
+    };
+    // Already set only where a test started it before.
+    drop(tracing::subscriber::set_global_default(
+        Registry::default().with(layer),
+    ));
+    handle
+}
+
+/// A panic is logged with its place and stack, but without its message: that may quote data.
+pub fn log_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let place = info.location().map(ToString::to_string).unwrap_or_default();
+        let stack = std::backtrace::Backtrace::force_capture();
+        tracing::error!(place, %stack, "a panic ended its request or task");
+    }));
+}
+
+struct Ours(Arc<AtomicU8>);
+
+impl<S> Filter<S> for Ours {
+    fn enabled(&self, meta: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        let ours = TARGETS.iter().any(|t| meta.target().starts_with(t));
+        ours && level_rank(meta.level()) <= self.0.load(Ordering::Relaxed)
+    }
+}
+
+struct Text;
+
+impl<S, N> FormatEvent<S, N> for Text
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        ctx: &FmtContext<'_, S, N>,
+        mut w: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        SystemTime.format_time(&mut w)?;
+        write!(w, " {} [{COMPONENT}] ", event.metadata().level())?;
+        ctx.format_fields(w.by_ref(), event)?;
+        writeln!(w)
+    }
+}
+
+/// What the writing thread gets.
+enum Message {
+    Line(Vec<u8>),
+    /// Everything before this was written.
+    Flush(SyncSender<()>),
+}
+
+/// Hands whole lines to the writing thread.
+#[derive(Clone)]
+struct Lines {
+    queue: SyncSender<Message>,
+    dropped: Arc<AtomicU64>,
+}
+
+static WRITER: OnceLock<Lines> = OnceLock::new();
+
+impl Lines {
+    fn start() -> Self {
+        WRITER
+            .get_or_init(|| {
+                let (queue, messages) = sync_channel(QUEUE);
+                let dropped = Arc::<AtomicU64>::default();
+                let count = dropped.clone();
+                let thread = std::thread::Builder::new().name("log".to_owned());
+                // Without a thread the queue fills and lines are dropped: never a reason to fail.
+                drop(thread.spawn(move || write_lines(&messages, &count)));
+                Self { queue, dropped }
+            })
+            .clone()
+    }
+}
+
+fn write_lines(messages: &Receiver<Message>, dropped: &AtomicU64) {
+    let mut stderr = io::stderr();
+    while let Ok(message) = messages.recv() {
+        match message {
+            Message::Line(line) => {
+                let lost = dropped.swap(0, Ordering::Relaxed);
+                if lost > 0 {
+                    drop(writeln!(
+                        stderr,
+                        "[{COMPONENT}] {lost} log lines were dropped"
+                    ));
+                }
+                // Nobody reads it: then there is nobody to tell.
+                drop(stderr.write_all(&line));
+            },
+            Message::Flush(done) => drop(done.try_send(())),
+        }
+    }
+}
+
+/// Waits until what was logged so far is written, at most this long: a parent that reads no more
+/// must not keep the process.
+pub fn flush(limit: Duration) {
+    let Some(lines) = WRITER.get() else { return };
+    let (done, written) = sync_channel(1);
+    if lines.queue.try_send(Message::Flush(done)).is_ok() {
+        let _in_time = written.recv_timeout(limit);
+    }
+}
+
+/// One line under way.
+struct Line {
+    lines: Lines,
+    bytes: Vec<u8>,
+}
+
+impl Write for Line {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let line = std::mem::take(&mut self.bytes);
+        if let Err(TrySendError::Full(_)) = self.lines.queue.try_send(Message::Line(line)) {
+            self.lines.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Line;
+
+    fn make_writer(&'a self) -> Line {
+        Line {
+            lines: self.clone(),
+            bytes: Vec::with_capacity(160),
+        }
+    }
+}

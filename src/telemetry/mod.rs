@@ -1,0 +1,3 @@
+//! Layer 2: what we say about ourselves.
+
+pub mod logging;
