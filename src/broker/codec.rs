@@ -98,34 +98,24 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     }
 }
 
-/// A message of the broker.
+/// What the broker sent.
 #[derive(Debug)]
 pub enum Inbound<'a> {
-    /// Wants exactly one answer.
-    Request(Request<'a>),
-    /// Never answered.
-    Notification(Notification<'a>),
-    /// Answers something we never asked: ignored.
+    /// It wants something.
+    Message(Message<'a>),
+    /// It answers something that we never asked: ignored.
     Response,
 }
 
-/// A call with an id.
+/// A request or a notification.
 #[derive(Debug)]
-pub struct Request<'a> {
-    /// Any JSON value but null, echoed byte for byte.
-    pub id: &'a RawValue,
+pub struct Message<'a> {
+    /// Any JSON value but null, echoed byte for byte. With one it is a request, which wants exactly
+    /// one answer; without, or with `null`, it is a notification, which is never answered.
+    pub id: Option<&'a RawValue>,
     /// Wire method, addressed or not; never empty.
     pub method: String,
     /// Absent and `null` differ: only the first is a decode failure.
-    pub params: Option<&'a RawValue>,
-}
-
-/// A call without an id, or with the id `null`.
-#[derive(Debug)]
-pub struct Notification<'a> {
-    /// Wire method, addressed or not; never empty.
-    pub method: String,
-    /// As in [`Request`].
     pub params: Option<&'a RawValue>,
 }
 
@@ -158,11 +148,11 @@ pub fn parse(line: &str) -> Result<Inbound<'_>, Malformed> {
         return Err(Malformed::Version);
     }
     let method: String = go::value(method).ok_or(Malformed::Method)?;
-    match id.filter(|id| id.get() != "null") {
-        Some(_) if method.is_empty() => Ok(Inbound::Response),
-        None if method.is_empty() => Err(Malformed::Method),
-        Some(id) => Ok(Inbound::Request(Request { id, method, params })),
-        None => Ok(Inbound::Notification(Notification { method, params })),
+    let id = id.filter(|id| id.get() != "null");
+    match (id, method.is_empty()) {
+        (Some(_), true) => Ok(Inbound::Response),
+        (None, true) => Err(Malformed::Method),
+        (id, false) => Ok(Inbound::Message(Message { id, method, params })),
     }
 }
 
@@ -289,8 +279,8 @@ mod tests {
         ] {
             let line = format!(r#"{{"jsonrpc":"2.0",{members}}}"#);
             let got = match parse(&line) {
-                Ok(Inbound::Request(_)) => "request".to_owned(),
-                Ok(Inbound::Notification(_)) => "notification".to_owned(),
+                Ok(Inbound::Message(m)) if m.id.is_some() => "request".to_owned(),
+                Ok(Inbound::Message(_)) => "notification".to_owned(),
                 Ok(Inbound::Response) => "response".to_owned(),
                 Err(e) => format!("{e:?}"),
             };
@@ -333,7 +323,7 @@ mod tests {
         ] {
             let line = format!(r#"{{"method":"a", "id": {id} ,"jsonrpc":"2.0"}}"#);
             match parse(&line) {
-                Ok(Inbound::Request(request)) => assert_eq!(request.id.get(), id),
+                Ok(Inbound::Message(m)) => assert_eq!(m.id.unwrap().get(), id),
                 other => panic!("{line}: {other:?}"),
             }
         }
@@ -344,7 +334,7 @@ mod tests {
         let params = |members: &str| {
             let line = format!(r#"{{"jsonrpc":"2.0","method":"a"{members}}}"#);
             match parse(&line) {
-                Ok(Inbound::Notification(n)) => n.params.map(|p| p.get().to_owned()),
+                Ok(Inbound::Message(m)) => m.params.map(|p| p.get().to_owned()),
                 other => panic!("{line}: {other:?}"),
             }
         };

@@ -64,6 +64,9 @@ pub enum Ignored {
 
 type Params<'a> = Option<&'a RawValue>;
 
+/// Decodes the parameters of a facade-scoped method.
+type FacadeMethod = fn(EngineId, Params<'_>) -> Result<Call, CommandError>;
+
 /// Decodes a request.
 pub fn request(
     method: &str,
@@ -107,7 +110,7 @@ pub fn notification(
 }
 
 /// The decoder of a facade-scoped method.
-fn facade_method(bare: &str) -> Option<fn(EngineId, Params) -> Result<Call, CommandError>> {
+fn facade_method(bare: &str) -> Option<FacadeMethod> {
     Some(match bare {
         "nodes/list" => |engine, _| Ok(Call::Nodes(engine)),
         "node/selected" => |engine, _| Ok(Call::Selected(engine)),

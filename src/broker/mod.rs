@@ -4,7 +4,7 @@
 pub mod codec;
 pub mod decode;
 pub mod go;
-//LINK
+pub mod link;
 pub mod notices;
 pub mod outbox;
 pub mod transport;
