@@ -1,5 +1,6 @@
 //! nvpair-proxy as a library.
 
+pub mod broker;
 pub mod config;
 pub mod control;
 pub mod daemon;
