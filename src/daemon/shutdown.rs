@@ -97,7 +97,6 @@ impl Link {
             transport: input,
             outbox,
             parent,
-            version: version.to_owned(),
         })
     }
 
@@ -107,7 +106,6 @@ impl Link {
             transport,
             outbox,
             parent,
-            version: _,
         } = self;
         let (out, ends) = (outbox.clone(), stop.clone());
         let task = tokio::spawn(async move {

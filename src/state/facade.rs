@@ -400,7 +400,7 @@ mod tests {
     use crate::rules::discovery::tests::node;
 
     fn facade() -> FacadeState {
-let facade = FacadeState::new(EngineId::parse("lmstudio").unwrap(), Arc::new(Alone));
+        let facade = FacadeState::new(EngineId::parse("lmstudio").unwrap(), Arc::new(Alone));
         facade.opened(1234, 0);
         facade
     }
