@@ -10,7 +10,7 @@ use http::{Request, Response, header, response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use crate::net::body::RequestBody;
 use crate::net::headers;
@@ -93,16 +93,16 @@ async fn answer(
     effort: Effort,
     limits: Limits,
 ) -> Result<Committed, Lost> {
-    let sent = upstreams.send(&target.authority, &target.host, target.port, request);
-    let (response, connection) = match limits.response {
-        Cap::Off => sent.await,
-        // The dial has a limit of its own, before this one.
-        Cap::After(cap) => match timeout(cap + crate::rules::budget::DIAL_TIMEOUT, sent).await {
-            Ok(sent) => sent,
-            Err(_) => return Err(Failure::NoHeaders.into()),
-        },
-    }
-    .map_err(transport)?;
+    let Target {
+        authority,
+        host,
+        port,
+        ..
+    } = target;
+    let sent = upstreams
+        .send(authority, host, *port, request, limits.response)
+        .await;
+    let (response, connection) = sent.map_err(not_sent)?;
     judge(response, connection, machine, effort, limits).await
 }
 
@@ -177,9 +177,13 @@ async fn first_content(
     }
 }
 
-fn transport(e: SendError) -> Lost {
+fn not_sent(e: SendError) -> Lost {
+    let failure = match e {
+        SendError::NoHeaders => Failure::NoHeaders,
+        SendError::Dial(_) | SendError::Exchange(_) => Failure::Transport,
+    };
     Lost {
-        failure: Failure::Transport,
+        failure,
         detail: e.text(),
     }
 }

@@ -167,23 +167,11 @@ impl Exchange {
         if matches!(self.body, Outgoing::Once(_)) {
             self.candidates.truncate(1);
         }
-        self.confirm_addresses();
+        for c in self.candidates.iter().filter(|c| c.target.unconfirmed) {
+            facade.confirm_address(&c.target.node);
+        }
         self.admit();
         self.candidates.len()
-    }
-
-    /// A node with several addresses, none of them known to answer, is asked in the background.
-    fn confirm_addresses(&self) {
-        let state = &self.report.facade().state;
-        for c in self.candidates.iter().filter(|c| c.target.unconfirmed) {
-            if let Some(job) = state.confirmation(&c.target.node) {
-                let state = state.clone();
-                tokio::spawn(async move {
-                    let answering = crate::net::confirm::best_answering(&job.addresses, job.port);
-                    state.confirmed(&job, answering.await);
-                });
-            }
-        }
     }
 
     /// With a model and a candidate it is a workload from now on.
@@ -217,6 +205,10 @@ impl Exchange {
             let load = self.report.claim.dispatch(&target.node);
             job.place(&target.node, load);
         }
+        tracing::debug!(
+            engine = %self.report.facade().state.engine(), job = %self.report.id(),
+            node = %target.node, attempt = self.machine.dispatched(), last, "dispatched"
+        );
         let request = self.request(&target);
         let context = self.report.facade().context.clone();
         let settings = &context.shared.settings;
@@ -258,7 +250,7 @@ impl Exchange {
             job.refused(&target.node, lost.detail.clone());
         }
         if lost.failure.forgets_address(last) {
-            facade.state.forget_address(&target.node);
+            facade.forget_address(&target.node);
         }
         if lost.failure == Failure::Transport
             && let Some(tell) = facade.context.on_failure.get()

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use crate::net::body::RequestBody;
 use crate::net::upstream::Upstreams;
+use crate::rules::budget::Cap;
 use crate::rules::candidates::{Candidate, Target};
 
 /// Time the whole call may take.
@@ -110,7 +111,13 @@ async fn call(
 ) -> Option<Reply> {
     let whole = async {
         let sent = upstreams
-            .send(&target.authority, &target.host, target.port, request)
+            .send(
+                &target.authority,
+                &target.host,
+                target.port,
+                request,
+                Cap::Off,
+            )
             .await;
         let (response, connection) = sent.ok()?;
         let (head, body) = response.into_parts();

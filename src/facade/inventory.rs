@@ -68,7 +68,7 @@ pub async fn list(
     let replies = fanout::ask(upstreams, &candidates, &question, usize::MAX).await;
     for (candidate, reply) in candidates.iter().zip(&replies) {
         if reply.is_none() {
-            facade.state.forget_address(&candidate.target.node);
+            facade.forget_address(&candidate.target.node);
         }
     }
     let naming = facade.state.engine().spec().naming;

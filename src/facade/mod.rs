@@ -17,6 +17,7 @@ mod upgrade;
 
 use std::sync::Arc;
 
+use crate::net::confirm;
 use crate::net::upstream::Upstreams;
 use crate::rules::engine::EngineId;
 use crate::rules::ids::NodeId;
@@ -53,4 +54,25 @@ pub struct Facade {
     pub context: Arc<Context>,
     /// Its own state.
     pub state: Arc<FacadeState>,
+}
+
+impl Facade {
+    /// A node could not be reached: another of its addresses may answer. The confirmation starts
+    /// now, so that it has landed by the next round.
+    fn forget_address(&self, node: &NodeId) {
+        self.state.forget_address(node);
+        self.confirm_address(node);
+    }
+
+    /// Finds out in the background which of a node's addresses answers, if that is open.
+    fn confirm_address(&self, node: &NodeId) {
+        let Some(job) = self.state.confirmation(node) else {
+            return;
+        };
+        let state = self.state.clone();
+        tokio::spawn(async move {
+            let answering = confirm::best_answering(&job.addresses, job.port).await;
+            state.confirmed(&job, answering);
+        });
+    }
 }

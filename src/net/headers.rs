@@ -14,14 +14,13 @@ use http::header::{
 pub const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Fields that concern one connection only.
-const HOP_BY_HOP: [HeaderName; 9] = [
+const HOP_BY_HOP: [HeaderName; 8] = [
     CONNECTION,
     HeaderName::from_static("proxy-connection"),
     HeaderName::from_static("keep-alive"),
     PROXY_AUTHENTICATE,
     PROXY_AUTHORIZATION,
     TE,
-    TRAILER,
     TRANSFER_ENCODING,
     UPGRADE,
 ];
@@ -64,6 +63,9 @@ pub fn strip(headers: &mut HeaderMap) -> Option<HeaderValue> {
 pub fn forward(headers: &mut HeaderMap, client: IpAddr) -> Option<HeaderValue> {
     let upgrade = strip(headers);
     headers.remove(EXPECT);
+    // Whether trailers follow is said anew on this connection. In answers the field stays: clients
+    // get trailers only if it announces them.
+    headers.remove(TRAILER);
     let mut chain = String::new();
     for value in headers.get_all(FORWARDED_FOR) {
         if let Ok(value) = value.to_str() {

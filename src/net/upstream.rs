@@ -20,7 +20,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, interval, timeout};
 
 use crate::rules::addresses::parse_ip;
-use crate::rules::budget::DIAL_TIMEOUT;
+use crate::rules::budget::{Cap, DIAL_TIMEOUT};
 
 use super::body::RequestBody;
 use super::listen::tune;
@@ -53,6 +53,8 @@ pub enum SendError {
     Dial(io::Error),
     /// The connection failed with the request on it.
     Exchange(hyper::Error),
+    /// No headers within the cap.
+    NoHeaders,
 }
 
 impl SendError {
@@ -61,6 +63,7 @@ impl SendError {
         match self {
             Self::Dial(e) => e.kind().to_string(),
             Self::Exchange(_) => "the connection broke before response headers".to_owned(),
+            Self::NoHeaders => "no response headers within the response timeout".to_owned(),
         }
     }
 }
@@ -84,24 +87,32 @@ impl Upstreams {
         pool
     }
 
-    /// Sends a request and waits for response headers, without a time limit of its own beyond the
-    /// dial's.
+    /// Sends a request and waits for response headers: the dial has its own limit, then `cap` begins.
     ///
     /// # Errors
-    /// No connection, or it failed with the request on it.
+    /// No connection, it failed with the request on it, or no headers came in time.
     pub async fn send(
         &self,
         authority: &Arc<str>,
         host: &str,
         port: u16,
         mut request: Request<RequestBody>,
+        cap: Cap,
     ) -> Result<(Response<Incoming>, Connection), SendError> {
         loop {
             let mut connection = match self.take(authority) {
                 Some(connection) => connection,
                 None => dial(host, port).await.map_err(SendError::Dial)?,
             };
-            match connection.sender.try_send_request(request).await {
+            let sent = connection.sender.try_send_request(request);
+            let sent = match cap {
+                Cap::Off => sent.await,
+                Cap::After(cap) => match timeout(cap, sent).await {
+                    Ok(sent) => sent,
+                    Err(_) => return Err(SendError::NoHeaders),
+                },
+            };
+            match sent {
                 Ok(response) => return Ok((response, connection)),
                 Err(mut e) => match e.take_message() {
                     // Handed back: not a byte of it was written.

@@ -10,19 +10,20 @@ pub fn nearest<'a>(
     limit: usize,
 ) -> Vec<&'a str> {
     let wanted = name.to_lowercase();
-    let mut found: Vec<(usize, &str)> = known
+    let mut found: Vec<(usize, usize, &str)> = known
         .into_iter()
         .filter_map(|k| {
             let k_lower = k.to_lowercase();
             let far = wanted.chars().count().max(3) / 3 + 1;
+            // A tag more or less is no typo.
+            let bases = distance(base(&wanted), base(&k_lower));
             let edits = distance(&wanted, &k_lower);
-            let family = base(&wanted) == base(&k_lower);
-            (edits <= far || family).then_some((edits, k))
+            (edits.min(bases) <= far).then_some((bases, edits, k))
         })
         .collect();
     found.sort();
     found.dedup();
-    found.into_iter().take(limit).map(|(_, k)| k).collect()
+    found.into_iter().take(limit).map(|(_, _, k)| k).collect()
 }
 
 fn base(name: &str) -> &str {
@@ -56,6 +57,7 @@ mod tests {
         assert_eq!(nearest("qwen3:7b", known, 3), ["qwen3:4b", "qwen3:8b"]);
         assert_eq!(nearest("lama3:latest", known, 1), ["llama3:latest"]);
         assert_eq!(nearest("phi4", known, 3), ["phi4:latest"]);
+        assert_eq!(nearest("qwen33", ["qwen3:latest"], 3), ["qwen3:latest"]);
         assert!(nearest("mistral-large-instruct", known, 3).is_empty());
         assert!(nearest("x", [], 3).is_empty());
     }

@@ -14,6 +14,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::rules::log_level::{LogFormat, LogLevel};
+use tracing::level_filters::LevelFilter;
+use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
@@ -95,10 +97,35 @@ pub fn log_panics() {
 
 struct Ours(Arc<AtomicU8>);
 
-impl<S> Filter<S> for Ours {
-    fn enabled(&self, meta: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+impl Ours {
+    fn lets_through(&self, meta: &Metadata<'_>) -> bool {
         let ours = TARGETS.iter().any(|t| meta.target().starts_with(t));
         ours && level_rank(meta.level()) <= self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl<S> Filter<S> for Ours {
+    fn enabled(&self, meta: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        self.lets_through(meta)
+    }
+
+    // Cached per place in the code, so that a line below the threshold costs the request path one
+    // load; changing the threshold rebuilds the cache.
+    fn callsite_enabled(&self, meta: &'static Metadata<'static>) -> Interest {
+        if self.lets_through(meta) {
+            Interest::always()
+        } else {
+            Interest::never()
+        }
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(match self.0.load(Ordering::Relaxed) {
+            1 => LevelFilter::ERROR,
+            2 => LevelFilter::WARN,
+            3 => LevelFilter::INFO,
+            _ => LevelFilter::DEBUG,
+        })
     }
 }
 
