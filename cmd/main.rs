@@ -29,6 +29,11 @@ use crate::argv::Invocation;
 use crate::cli::{Cli, Verb};
 use crate::errors::CliError;
 
+/// A request makes and frees some dozens of small things; this allocator does it in about half the
+/// time of the system's (measured per request, in the commit that brought it).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let args = match argv::normalise(std::env::args_os(), std::io::stdin().is_terminal()) {
         Invocation::Parse(args) => args,
