@@ -113,6 +113,7 @@ async fn run(
     head.uri = origin_form(&head.uri);
     head.version = http::Version::HTTP_11;
     let (machine, first) = Dispatch::new(effort);
+    let candidates = Vec::new();
     let exchange = Exchange {
         head,
         upgrade,
@@ -120,14 +121,15 @@ async fn run(
         effort,
         model,
         machine,
-        candidates: Vec::new(),
+        candidates,
         report,
     };
-    exchange.drive(first).await
+    // On the heap, so that it is not copied from one waiting state of the request to the next.
+    Box::new(exchange).drive(first).await
 }
 
 impl Exchange {
-    async fn drive(mut self, mut action: Action) -> Response<Content> {
+    async fn drive(mut self: Box<Self>, mut action: Action) -> Response<Content> {
         loop {
             let event = match action {
                 Action::Resolve => Event::Resolved {
@@ -284,7 +286,11 @@ impl Exchange {
         request
     }
 
-    fn commit(mut self, target: Arc<Target>, mut committed: Committed) -> Response<Content> {
+    fn commit(
+        mut self: Box<Self>,
+        target: Arc<Target>,
+        mut committed: Committed,
+    ) -> Response<Content> {
         let status = committed.head.status;
         self.report.commit(&target, status.as_u16());
         let settings = &self.report.facade().context.shared.settings;
@@ -328,7 +334,7 @@ impl Exchange {
         }
     }
 
-    fn answer(mut self, answer: Answer) -> Response<Content> {
+    fn answer(mut self: Box<Self>, answer: Answer) -> Response<Content> {
         let (status, text, short) = match answer {
             Answer::NoCandidate => {
                 let short = match self.model {
@@ -446,16 +452,14 @@ pub fn own_error(
     response.map(Content::Own)
 }
 
-/// A uniform number in 0..1, different for each request and moment: it only has to keep waiting
-/// requests apart, so a hash does.
+/// A number in 0..1 that differs between requests and moments: it only has to keep waiting requests
+/// apart, so mixing the clock's bits does (splitmix64).
 fn roll(report: &Report) -> f64 {
-    use std::hash::{BuildHasher, RandomState};
-    thread_local! {
-        static KEY: RandomState = RandomState::new();
-    }
-    let seed = (report.id(), report.arrived().elapsed().as_nanos());
-    let bits = KEY.with(|k| k.hash_one(seed));
-    (bits >> 11) as f64 / (1u64 << 53) as f64
+    let mut x = report.id().0 ^ (report.arrived().elapsed().as_nanos() as u64).rotate_left(32);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^= x >> 31;
+    (x >> 11) as f64 / (1u64 << 53) as f64
 }
 
 /// Path and query alone: an absolute target names the proxy, not the engine.

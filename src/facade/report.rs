@@ -29,8 +29,25 @@ use super::Facade;
 /// The target of a request that goes to all nodes.
 const CLUSTER: &str = "cluster";
 
-/// One request's account.
-pub struct Report {
+/// One request's account. It is handed from stage to stage, so its content is on the heap.
+pub struct Report(Box<Account>);
+
+impl std::ops::Deref for Report {
+    type Target = Account;
+
+    fn deref(&self) -> &Account {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Report {
+    fn deref_mut(&mut self) -> &mut Account {
+        &mut self.0
+    }
+}
+
+/// What a report holds.
+pub struct Account {
     facade: Facade,
     door: Arc<Door>,
     id: JobId,
@@ -57,7 +74,7 @@ impl Report {
         let unix = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
-        Self {
+        Self(Box::new(Account {
             facade: facade.clone(),
             door: door.clone(),
             id: facade.state.next_job(),
@@ -75,9 +92,11 @@ impl Report {
             job: None,
             claim: Claim::new(facade.context.shared.scheduler.clone()),
             _counted: facade.state.enter(),
-        }
+        }))
     }
+}
 
+impl Account {
     /// The facade it is on.
     pub fn facade(&self) -> &Facade {
         &self.facade
@@ -213,7 +232,7 @@ impl Report {
     }
 }
 
-impl Drop for Report {
+impl Drop for Account {
     fn drop(&mut self) {
         // First nothing is running any more, then it has ended.
         self.claim.release();

@@ -172,9 +172,12 @@ async fn handle(
     }
     match class {
         Class::Inference => exchange::inference(report, request).await,
-        Class::Other => exchange::forward(report, request).await,
-        Class::List { shape, upstream } => inventory::list(report, request, shape, upstream).await,
-        Class::Preflight => preflight::answer(report, request).await,
+        // Rare next to inference: on the heap, so that they do not make every request's state larger.
+        Class::Other => Box::pin(exchange::forward(report, request)).await,
+        Class::List { shape, upstream } => {
+            Box::pin(inventory::list(report, request, shape, upstream)).await
+        },
+        Class::Preflight => Box::pin(preflight::answer(report, request)).await,
     }
 }
 

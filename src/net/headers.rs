@@ -28,34 +28,41 @@ const HOP_BY_HOP: [HeaderName; 8] = [
 /// Takes hop-by-hop fields off, those named in `Connection` included. `TE: trailers` stays, since
 /// trailers pass; `upgrade` is what the connection is asked to become, handed back if asked for.
 pub fn strip(headers: &mut HeaderMap) -> Option<HeaderValue> {
-    let mut upgrade = None;
-    let mut named: Vec<HeaderName> = Vec::new();
-    for value in headers.get_all(CONNECTION) {
-        for token in value.to_str().unwrap_or_default().split(',') {
-            let token = token.trim();
-            if token.eq_ignore_ascii_case("upgrade") {
-                upgrade = headers.get(UPGRADE).cloned();
-            } else if !token.is_empty()
-                && !token.eq_ignore_ascii_case("keep-alive")
-                && !token.eq_ignore_ascii_case("close")
-                && let Ok(name) = token.parse()
-            {
-                named.push(name);
-            }
-        }
+    // Most messages have none or one: looking once is cheaper than removing each that may be there.
+    let found: Vec<HeaderName> = headers
+        .keys()
+        .filter(|k| HOP_BY_HOP.contains(k))
+        .cloned()
+        .collect();
+    if found.is_empty() {
+        return None;
     }
-    let trailers = headers.get(TE).is_some_and(|te| {
-        let te = te.to_str().unwrap_or_default();
-        te.split(',')
-            .any(|t| t.trim().eq_ignore_ascii_case("trailers"))
-    });
-    for name in named.iter().chain(&HOP_BY_HOP) {
+    let upgrade = wishes_upgrade(headers)
+        .then(|| headers.get(UPGRADE).cloned())
+        .flatten();
+    let named: Vec<HeaderName> = tokens(headers, &CONNECTION)
+        .filter_map(|token| token.parse().ok())
+        .collect();
+    let trailers = tokens(headers, &TE).any(|t| t.eq_ignore_ascii_case("trailers"));
+    for name in named.iter().chain(&found) {
+        // A client that names `close` or `keep-alive` names no field of this name.
         headers.remove(name);
     }
     if trailers {
         headers.insert(TE, HeaderValue::from_static("trailers"));
     }
     upgrade
+}
+
+fn wishes_upgrade(headers: &HeaderMap) -> bool {
+    tokens(headers, &CONNECTION).any(|t| t.eq_ignore_ascii_case("upgrade"))
+}
+
+fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+    let values = headers.get_all(name).iter();
+    values
+        .flat_map(|v| v.to_str().unwrap_or_default().split(','))
+        .map(str::trim)
 }
 
 /// Makes a client's fields ready for any target: hop-by-hop off, `Expect` off (the body is read
@@ -66,13 +73,8 @@ pub fn forward(headers: &mut HeaderMap, client: IpAddr) -> Option<HeaderValue> {
     // Whether trailers follow is said anew on this connection. In answers the field stays: clients
     // get trailers only if it announces them.
     headers.remove(TRAILER);
-    let mut chain = String::new();
-    for value in headers.get_all(FORWARDED_FOR) {
-        if let Ok(value) = value.to_str() {
-            chain.push_str(value);
-            chain.push_str(", ");
-        }
-    }
+    let before: Vec<&str> = tokens(headers, &FORWARDED_FOR).collect();
+    let mut chain: String = before.iter().flat_map(|hop| [hop, ", "]).collect();
     let value = if chain.is_empty() && client == IpAddr::from([127, 0, 0, 1]) {
         // By far the usual case, without an allocation.
         Ok(HeaderValue::from_static("127.0.0.1"))

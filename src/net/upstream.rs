@@ -6,7 +6,6 @@
 //! A pool of our own, since an attempt has to be counted exactly once: a request that a dead pooled
 //! connection hands back was not delivered and is sent on another one; anything else is a dispatch.
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -15,6 +14,7 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
+use rustc_hash::FxHashMap;
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, interval, timeout};
@@ -76,7 +76,7 @@ struct Idle {
 /// The pool, shared by all facades.
 #[derive(Default)]
 pub struct Upstreams {
-    idle: Mutex<HashMap<Arc<str>, Vec<Idle>>>,
+    idle: Mutex<FxHashMap<Arc<str>, Vec<Idle>>>,
 }
 
 impl Upstreams {
@@ -161,7 +161,7 @@ impl Upstreams {
         None
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Vec<Idle>>> {
+    fn lock(&self) -> MutexGuard<'_, FxHashMap<Arc<str>, Vec<Idle>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,11 +6,12 @@
 //!
 //! A [`View`] is built when something changes and only read per request.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use http::HeaderValue;
+use rustc_hash::FxHashMap;
 
 use super::addresses;
 use super::discovery::{Node, Secret};
@@ -127,7 +128,7 @@ pub struct View {
     /// The others.
     excluded: Vec<(NodeId, Exclusion)>,
     /// Owners by normalised model name, each list by id.
-    owners: HashMap<String, Vec<Candidate>>,
+    owners: FxHashMap<String, Vec<Candidate>>,
     /// Whether two targets share an address, so that requests must look for it.
     shared_addresses: bool,
 }

@@ -8,7 +8,7 @@
 //! So a release under an older generation is dropped; applying it would drive the load below zero,
 //! which reads as idle for ever.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::ids::{Generation, NodeId};
 
@@ -54,8 +54,8 @@ pub struct Board {
     /// Best first, as received.
     priority: Vec<NodeId>,
     /// Position in that list.
-    rank: HashMap<NodeId, usize>,
-    loads: HashMap<NodeId, Load>,
+    rank: FxHashMap<NodeId, usize>,
+    loads: FxHashMap<NodeId, Load>,
 }
 
 impl Board {
@@ -91,7 +91,7 @@ impl Board {
             return false;
         }
         self.generation = generation;
-        self.rank = HashMap::with_capacity(nodes.len());
+        self.rank = FxHashMap::with_capacity_and_hasher(nodes.len(), Default::default());
         for (position, node) in nodes.iter().enumerate() {
             self.rank.entry(node.clone()).or_insert(position);
         }

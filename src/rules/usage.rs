@@ -7,6 +7,8 @@
 //! one count is noted on the way, since Anthropic's dialect tells the prompt's tokens at the start.
 //! Text that the model wrote cannot pose as a report, because JSON escapes its quotes.
 
+use std::sync::LazyLock;
+
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
@@ -158,7 +160,7 @@ impl Tap {
             return (self.lines.ends, self.lines.ends);
         }
         let lines = self.lines.finished();
-        let done = memmem::find(self.tail.get(), b"[DONE]").is_some();
+        let done = DONE.find(self.tail.get()).is_some();
         let tokens = lines.data - lines.control;
         (lines.data, tokens.saturating_sub(u64::from(done)))
     }
@@ -170,7 +172,7 @@ impl Tap {
         let (beginning, rest) = chunk.split_at(room.min(chunk.len()));
         self.tail.push(beginning);
         if room > 0 && beginning.len() == room && self.lines.opened {
-            self.early_prompt = last_number(self.tail.get(), DIALECTS[ANTHROPIC].prompt);
+            self.early_prompt = last_number(self.tail.get(), &DIALECTS[ANTHROPIC].prompt);
         }
         self.tail.push(rest);
     }
@@ -315,31 +317,39 @@ fn is_control(name: &[u8]) -> bool {
     }
 }
 
+/// A key of a report, prepared for searching: that costs more than searching a short answer does.
+type Key = memmem::Finder<'static>;
+
 /// The keys of one dialect's report.
 struct Keys {
-    completion: &'static str,
-    prompt: &'static str,
-    duration_ns: Option<&'static str>,
+    completion: Key,
+    prompt: Key,
+    duration_ns: Option<Key>,
 }
 
 /// The dialects, the most telling first.
-const DIALECTS: [Keys; 3] = [
-    Keys {
-        completion: "\"completion_tokens\":",
-        prompt: "\"prompt_tokens\":",
-        duration_ns: None,
-    },
-    Keys {
-        completion: "\"eval_count\":",
-        prompt: "\"prompt_eval_count\":",
-        duration_ns: Some("\"eval_duration\":"),
-    },
-    Keys {
-        completion: "\"output_tokens\":",
-        prompt: "\"input_tokens\":",
-        duration_ns: None,
-    },
-];
+static DIALECTS: LazyLock<[Keys; 3]> = LazyLock::new(|| {
+    [
+        Keys {
+            completion: Key::new("\"completion_tokens\":"),
+            prompt: Key::new("\"prompt_tokens\":"),
+            duration_ns: None,
+        },
+        Keys {
+            completion: Key::new("\"eval_count\":"),
+            prompt: Key::new("\"prompt_eval_count\":"),
+            duration_ns: Some(Key::new("\"eval_duration\":")),
+        },
+        Keys {
+            completion: Key::new("\"output_tokens\":"),
+            prompt: Key::new("\"input_tokens\":"),
+            duration_ns: None,
+        },
+    ]
+});
+
+static DONE: LazyLock<Key> = LazyLock::new(|| Key::new("[DONE]"));
+
 const ANTHROPIC: usize = 2;
 
 /// What an engine reported.
@@ -353,17 +363,20 @@ struct Report {
 impl Report {
     fn read(tail: &[u8], keys: &Keys) -> Self {
         Self {
-            completion: last_number(tail, keys.completion),
-            prompt: last_number(tail, keys.prompt),
-            duration_ns: keys.duration_ns.and_then(|key| last_number(tail, key)),
+            completion: last_number(tail, &keys.completion),
+            prompt: last_number(tail, &keys.prompt),
+            duration_ns: keys
+                .duration_ns
+                .as_ref()
+                .and_then(|key| last_number(tail, key)),
         }
     }
 }
 
 /// The number behind the last such key that has one. Searched forwards, which is much the faster.
-fn last_number(tail: &[u8], key: &str) -> Option<u64> {
-    memmem::find_iter(tail, key)
-        .filter_map(|at| number(&tail[at + key.len()..]))
+fn last_number(tail: &[u8], key: &Key) -> Option<u64> {
+    key.find_iter(tail)
+        .filter_map(|at| number(&tail[at + key.needle().len()..]))
         .last()
 }
 

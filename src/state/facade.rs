@@ -6,12 +6,13 @@
 //! Everything that changes routing rebuilds one immutable [`Routing`]; a request takes it with a
 //! single pointer copy, and a waiting attempt wakes when it is replaced.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use rustc_hash::FxHashSet;
 use tokio::sync::watch;
 
 use crate::rules::addresses;
@@ -30,7 +31,7 @@ pub struct Routing {
     pub view: View,
     /// The pin, if any.
     pub pin: Option<NodeId>,
-    known: HashSet<NodeId>,
+    known: FxHashSet<NodeId>,
 }
 
 impl Routing {
