@@ -13,9 +13,10 @@ use std::sync::Arc;
 use http::HeaderValue;
 
 use super::addresses;
-use super::discovery::{Node, Secret};
+use super::discovery::Node;
 use super::engine::Naming;
 use super::ids::NodeId;
+use super::secret::Secret;
 
 /// How a target is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
