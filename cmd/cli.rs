@@ -414,9 +414,10 @@ fn parse_port(text: &str) -> Result<u16, String> {
 }
 
 fn split_engine(text: &str) -> Result<(EngineId, &str), String> {
-    let (name, value) = text
-        .split_once('=')
-        .ok_or_else(|| format!("no engine in {text:?}; write one of {}=…", known_engines()))?;
+    let (name, value) = text.split_once('=').ok_or_else(|| {
+        let engines = known_engines();
+        format!("no engine in {text:?}; write ENGINE=…, where engines are {engines}")
+    })?;
     Ok((engine(name)?, value))
 }
 
@@ -448,10 +449,8 @@ fn engine_node(text: &str) -> Result<(EngineId, NodeUrl), String> {
         .split_once('=')
         .filter(|(name, _)| !name.contains(':'))
         .ok_or_else(|| {
-            format!(
-                "no engine; write one of {}=http://HOST:PORT",
-                known_engines()
-            )
+            let engines = known_engines();
+            format!("no engine; write ENGINE=http://HOST:PORT, where engines are {engines}")
         })?;
     Ok((engine(name)?, NodeUrl::parse(url)?))
 }
