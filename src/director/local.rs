@@ -13,9 +13,10 @@ use super::inventory;
 use crate::config::settings::Settings;
 use crate::net::fetch::{self, Limits};
 use crate::rules::engine::EngineId;
+use crate::rules::ingress;
 
 /// Tells our own kind that an engine is looked for: a facade answers it with 409.
-pub const IDENTITY_PROBE: HeaderName = HeaderName::from_static("x-nvpair-engine-identity-probe");
+pub const IDENTITY_PROBE: HeaderName = HeaderName::from_static(ingress::IDENTITY_PROBE);
 /// Value of [`IDENTITY_PROBE`].
 pub const YES: HeaderValue = HeaderValue::from_static("1");
 
