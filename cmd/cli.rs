@@ -3,20 +3,24 @@
 //! Owns: what may be written and its parsed form. Leaves to others: the drop-in form (`argv`), what
 //! a subcommand does (its file).
 
+use std::ffi::OsStr;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
-use clap::{ArgAction, Args, ColorChoice, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Arg, ArgAction, Args, ColorChoice, Command, Parser, Subcommand};
 use clap_complete::Shell;
-use nvpair_proxy::config::paths::Env;
+use nvpair_proxy::config::file::engine_named as engine;
+use nvpair_proxy::config::node_url::NodeUrl;
+use nvpair_proxy::config::settings::Flags;
+use nvpair_proxy::rules::budget::Cap;
 use nvpair_proxy::rules::engine::{EngineId, known_engines};
 use nvpair_proxy::rules::ids::JobId;
-use nvpair_proxy::rules::units;
-use nvpair_proxy::state::command::LogLevel;
+use nvpair_proxy::rules::log_level::{LogFormat, LogLevel};
+use nvpair_proxy::rules::{port, units};
 use nvpair_proxy::wire::broker::WorkloadState;
-
-use crate::nearest::nearest;
 
 const ROOT_EXAMPLES: &str = "\
 Examples:
@@ -111,7 +115,6 @@ Examples:
 /// `serve`.
 #[derive(Debug, Args)]
 #[command(after_help = SERVE_EXAMPLES)]
-#[allow(dead_code, reason = "read by the daemon, which is wired in serve.rs")]
 pub struct ServeArgs {
     /// Be driven by a parent: JSON-RPC lines on stdin and stdout
     #[arg(long)]
@@ -124,10 +127,10 @@ pub struct ServeArgs {
     pub config: Option<PathBuf>,
     /// Enable this engine's facade only (repeatable); a port here beats the remembered one
     #[arg(long = "engine", value_name = "NAME[=PORT]", value_parser = engine_port)]
-    pub engines: Vec<EnginePort>,
+    pub engines: Vec<(EngineId, Option<u16>)>,
     /// Add a node (repeatable), such as ollama=http://tower.lan:11434
-    #[arg(long = "node", value_name = "ENGINE=URL", value_parser = engine_node)]
-    pub nodes: Vec<EngineNode>,
+    #[arg(long = "node", value_name = "ENGINE=URL", value_parser = EngineNode)]
+    pub nodes: Vec<(EngineId, NodeUrl)>,
     /// Folder of the cluster's certificates and pins
     #[arg(long, value_name = "DIR", value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub cluster_dir: Option<PathBuf>,
@@ -140,13 +143,14 @@ pub struct ServeArgs {
     pub max_request_bytes: Option<u64>,
     /// Listen on one more loopback address (repeatable), such as ollama=127.0.0.1:11434
     #[arg(long = "alias", value_name = "ENGINE=ADDR:PORT", value_parser = engine_alias)]
-    pub aliases: Vec<EngineAlias>,
-    /// Threshold of the log [env: NVPAIR_LOG_LEVEL] [default: info]
+    pub aliases: Vec<(EngineId, SocketAddr)>,
+    /// Threshold of the log [env: NVPAIR_LOG_LEVEL] [default: info; warn where a person starts it,
+    /// without a parent and with a terminal on stderr]
     #[arg(long, value_name = "LEVEL", value_parser = level_parser())]
     pub log_level: Option<LogLevel>,
-    /// Form of the log
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    pub log_format: LogFormat,
+    /// Form of the log [default: text]
+    #[arg(long, value_name = "FORMAT", value_parser = format_parser())]
+    pub log_format: Option<LogFormat>,
     /// Start sample engines and route to them; nothing is saved
     #[arg(long, conflicts_with_all = ["broker", "ipc", "nodes", "config", "cluster_dir"])]
     pub demo: bool,
@@ -168,7 +172,6 @@ pub enum Driver {
     Ipc(String),
 }
 
-#[allow(dead_code, reason = "called by the daemon, which is wired in serve.rs")]
 impl ServeArgs {
     /// Who drives. An empty endpoint is stdio, as in the original.
     pub fn driver(&self) -> Driver {
@@ -187,77 +190,24 @@ impl ServeArgs {
             .filter(|d| !d.as_os_str().is_empty())
     }
 
-    /// The log's threshold: flag, `-v` or `-q`, environment, `info`. With a warning for a useless
-    /// value in the environment: a supervisor must not crash-loop on it.
-    pub fn log_level(&self, globals: &Globals, env: Env) -> (LogLevel, Option<String>) {
-        if let Some(level) = self.log_level {
-            return (level, None);
-        }
-        match (globals.quiet, globals.verbose) {
-            (true, _) => return (LogLevel::Warn, None),
-            (false, 1..) => return (LogLevel::Debug, None),
-            (false, 0) => {},
-        }
-        let Some(value) = env("NVPAIR_LOG_LEVEL") else {
-            return (LogLevel::Info, None);
+    /// What the configuration needs to know. `-v` and `-q` are short for a threshold.
+    pub fn flags(&self, globals: &Globals) -> Flags {
+        let said = match (globals.quiet, globals.verbose) {
+            (true, _) => Some(LogLevel::Warn),
+            (false, 1..) => Some(LogLevel::Debug),
+            (false, 0) => None,
         };
-        match value.to_str().and_then(LogLevel::parse) {
-            Some(level) => (level, None),
-            None => {
-                let warning = format!("NVPAIR_LOG_LEVEL={value:?} is no level; using info");
-                (LogLevel::Info, Some(warning))
-            },
+        Flags {
+            config: self.config.clone(),
+            engines: self.engines.clone(),
+            nodes: self.nodes.clone(),
+            aliases: self.aliases.clone(),
+            response_header_timeout: self.response_header_timeout,
+            max_request_bytes: self.max_request_bytes,
+            log_level: self.log_level.or(said),
+            log_format: self.log_format,
         }
     }
-}
-
-/// `--engine NAME[=PORT]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "read by the daemon, which is wired in serve.rs")]
-pub struct EnginePort {
-    /// The engine.
-    pub engine: EngineId,
-    /// Its port, if one is asked for.
-    pub port: Option<u16>,
-}
-
-/// `--node ENGINE=URL`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "read by the daemon, which is wired in serve.rs")]
-pub struct EngineNode {
-    /// The engine.
-    pub engine: EngineId,
-    /// Where it is; `http://` or `https://`, no user info.
-    pub url: String,
-}
-
-/// `--alias ENGINE=ADDR:PORT`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "read by the daemon, which is wired in serve.rs")]
-pub struct EngineAlias {
-    /// The engine; one that allows aliases.
-    pub engine: EngineId,
-    /// `host:port`.
-    pub address: String,
-}
-
-/// A limit that can be off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "read by the daemon, which is wired in serve.rs")]
-pub enum Cap {
-    /// No limit: written 0.
-    Off,
-    /// So long.
-    After(Duration),
-}
-
-/// Form of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// Lines for people.
-    Text,
-    /// An object a line.
-    Json,
 }
 
 const STATUS_EXAMPLES: &str = "\
@@ -393,10 +343,6 @@ pub struct GenerateArgs {
 
 /// `demo-engine`.
 #[derive(Debug, Args)]
-#[allow(
-    dead_code,
-    reason = "read by the sample engine, which is wired in demo_engine.rs"
-)]
 pub struct DemoEngineArgs {
     /// Whose dialect it speaks
     #[arg(long, value_name = "NAME", value_parser = engine_parser())]
@@ -432,6 +378,11 @@ fn level_parser() -> impl TypedValueParser<Value = LogLevel> {
         .try_map(|s| LogLevel::parse(&s).ok_or("no such level"))
 }
 
+fn format_parser() -> impl TypedValueParser<Value = LogFormat> {
+    PossibleValuesParser::new([LogFormat::Text, LogFormat::Json].map(LogFormat::as_str))
+        .try_map(|s| LogFormat::parse(&s).ok_or("no such form"))
+}
+
 /// Every state, in the order of a life.
 const STATES: [WorkloadState; 5] = [
     WorkloadState::Queued,
@@ -448,25 +399,10 @@ fn state_parser() -> impl TypedValueParser<Value = WorkloadState> {
     })
 }
 
-/// An engine's name inside a longer value.
-fn engine(name: &str) -> Result<EngineId, String> {
-    EngineId::parse(name).ok_or_else(|| {
-        let ids = EngineId::all().map(EngineId::as_str);
-        match nearest(name, ids) {
-            Some(near) => format!("unknown engine {name:?}; did you mean {near:?}?"),
-            None => format!("unknown engine {name:?}; engines are {}", known_engines()),
-        }
-    })
-}
-
-fn engine_port(text: &str) -> Result<EnginePort, String> {
-    let (name, port) = match text.split_once('=') {
-        Some((name, port)) => (name, Some(parse_port(port)?)),
-        None => (text, None),
-    };
-    Ok(EnginePort {
-        engine: engine(name)?,
-        port,
+fn engine_port(text: &str) -> Result<(EngineId, Option<u16>), String> {
+    Ok(match text.split_once('=') {
+        Some((name, port)) => (engine(name)?, Some(parse_port(port)?)),
+        None => (engine(text)?, None),
     })
 }
 
@@ -478,58 +414,59 @@ fn parse_port(text: &str) -> Result<u16, String> {
 }
 
 fn split_engine(text: &str) -> Result<(EngineId, &str), String> {
-    let (name, value) = text
-        .split_once('=')
-        .ok_or_else(|| format!("no engine in {text:?}; write one of {}=…", known_engines()))?;
+    let (name, value) = text.split_once('=').ok_or_else(|| {
+        let engines = known_engines();
+        format!("no engine in {text:?}; write ENGINE=…, where engines are {engines}")
+    })?;
     Ok((engine(name)?, value))
 }
 
-fn engine_node(text: &str) -> Result<EngineNode, String> {
-    let (engine, url) = split_engine(text)?;
-    let rest = url
-        .strip_prefix("http://")
-        .or_else(|| url.strip_prefix("https://"))
-        .ok_or_else(|| format!("{url:?} is no URL; write http://{url}"))?;
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
-    if authority.is_empty() {
-        return Err(format!("{url:?} names no host"));
+/// Reads `--node ENGINE=URL`. A parser of its own, since clap's error for a function's repeats the
+/// value, and a mistyped URL may hold a password.
+#[derive(Clone)]
+struct EngineNode;
+
+impl TypedValueParser for EngineNode {
+    type Value = (EngineId, NodeUrl);
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        _: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<Self::Value, clap::Error> {
+        let text = value.to_str().unwrap_or_default();
+        engine_node(text).map_err(|why| {
+            let text = format!("invalid value for '--node <ENGINE=URL>': {why}\n");
+            clap::Error::raw(ErrorKind::ValueValidation, text).with_cmd(command)
+        })
     }
-    if authority.contains('@') {
-        // Not repeated: it holds a password.
-        return Err("a node's URL takes no user name or password".to_owned());
-    }
-    Ok(EngineNode {
-        engine,
-        url: url.to_owned(),
-    })
 }
 
-fn engine_alias(text: &str) -> Result<EngineAlias, String> {
+fn engine_node(text: &str) -> Result<(EngineId, NodeUrl), String> {
+    // Not quoted: what stands in front may be a URL without engine.
+    let (name, url) = text
+        .split_once('=')
+        .filter(|(name, _)| !name.contains(':'))
+        .ok_or_else(|| {
+            let engines = known_engines();
+            format!("no engine; write ENGINE=http://HOST:PORT, where engines are {engines}")
+        })?;
+    Ok((engine(name)?, NodeUrl::parse(url)?))
+}
+
+fn engine_alias(text: &str) -> Result<(EngineId, SocketAddr), String> {
     let (engine, address) = split_engine(text)?;
-    if !engine.spec().aliases {
-        return Err(format!(
-            "{} takes no alias addresses",
-            engine.spec().display
-        ));
+    if engine.spec().aliases {
+        Ok((engine, port::alias(address)?))
+    } else {
+        let display = engine.spec().display;
+        Err(format!("{display} takes no alias addresses"))
     }
-    let (host, port) = address
-        .rsplit_once(':')
-        .ok_or_else(|| format!("{address:?} has no port; write it like 127.0.0.1:11434"))?;
-    if host.is_empty() {
-        return Err(format!("{address:?} has no host"));
-    }
-    parse_port(port)?;
-    Ok(EngineAlias {
-        engine,
-        address: address.to_owned(),
-    })
 }
 
 fn cap(text: &str) -> Result<Cap, units::DurationError> {
-    Ok(match units::parse_duration(text)? {
-        Duration::ZERO => Cap::Off,
-        limit => Cap::After(limit),
-    })
+    units::parse_duration(text).map(Cap::from_setting)
 }
 
 fn workload_ref(text: &str) -> Result<WorkloadRef, String> {
@@ -556,7 +493,6 @@ fn workload_ref(text: &str) -> Result<WorkloadRef, String> {
 mod tests {
     use super::*;
     use clap::CommandFactory;
-    use std::ffi::OsString;
 
     fn serve(line: &str) -> Result<ServeArgs, clap::Error> {
         let words = ["p", "serve"].into_iter().chain(line.split_whitespace());
@@ -583,23 +519,17 @@ mod tests {
              --max-request-bytes 64MiB --log-level warn --log-format json --cluster-dir /c",
         )
         .unwrap();
-        assert_eq!(
-            a.engines[0],
-            EnginePort {
-                engine: ollama(),
-                port: Some(11500)
-            }
-        );
-        assert_eq!(a.engines[1].port, None);
-        assert_eq!(a.nodes[0].url, "http://tower.lan:11434/v1");
-        assert_eq!(a.aliases[0].address, "127.0.0.1:11434");
+        let lmstudio = EngineId::parse("lmstudio").unwrap();
+        assert_eq!(a.engines, [(ollama(), Some(11500)), (lmstudio, None)]);
+        assert_eq!(a.nodes[0].1.to_string(), "http://tower.lan:11434");
+        assert_eq!(a.aliases[0].1.to_string(), "127.0.0.1:11434");
         assert_eq!(
             a.response_header_timeout,
             Some(Cap::After(Duration::from_secs(5400)))
         );
         assert_eq!(a.max_request_bytes, Some(64 << 20));
         assert_eq!(a.log_level, Some(LogLevel::Warn));
-        assert_eq!(a.log_format, LogFormat::Json);
+        assert_eq!(a.log_format, Some(LogFormat::Json));
         assert_eq!(a.cluster_dir(), Some(&PathBuf::from("/c")));
         assert_eq!(a.driver(), Driver::Standalone);
         let off = serve("--response-header-timeout 0").unwrap();
@@ -625,16 +555,20 @@ mod tests {
             ("--engine vllm", "ollama, lmstudio, llamacpp"),
             ("--engine ollama=0", "1..65535"),
             ("--engine ollama=70000", "1..65535"),
-            ("--node http://tower.lan", "no engine in"),
-            ("--node tower.lan:11434", "no engine in"),
-            ("--node ollama=tower.lan", "http://tower.lan"),
-            ("--node ollama=http://", "names no host"),
+            ("--node http://secret@tower.lan", "no engine"),
+            ("--node http://secret@tower.lan/?a=b", "no engine"),
+            ("--node tower.lan:11434", "no engine"),
+            ("--node ollama=tower.lan", "write http://HOST:PORT"),
+            ("--node ollama=http://", "not a URL"),
             ("--node ollama=http://me:secret@tower.lan", "no user name"),
+            ("--node ollama=https://tower.lan", "plain http"),
             ("--alias lmstudio=127.0.0.1:1", "takes no alias"),
-            ("--alias ollama=127.0.0.1", "has no port"),
+            ("--alias ollama=127.0.0.1", "loopback HOST:PORT"),
+            ("--alias ollama=10.0.0.1:1", "loopback HOST:PORT"),
             ("--response-header-timeout 90", "has no unit"),
             ("--response-header-timeout -5s", "negative"),
             ("--max-request-bytes 64MB", "MiB"),
+            ("--max-request-bytes 0", "at least 1 byte"),
             ("--log-level loud", "possible values"),
             ("--demo --broker", "cannot be used with"),
         ] {
@@ -642,27 +576,24 @@ mod tests {
             assert_eq!(error.exit_code(), 2, "{line}");
             let text = error.to_string();
             assert!(text.contains(hint), "{line}: {text}");
+            assert!(!text.contains("secret"), "{line}: {text}");
         }
     }
 
     #[test]
-    fn the_log_level_comes_from_the_flag_then_verbosity_then_the_environment() {
-        let level = |line: &str, var: Option<&str>| {
+    fn the_threshold_is_the_flags_or_what_the_verbosity_stands_for() {
+        let level = |line: &str| {
             let words = ["p", "serve"].into_iter().chain(line.split_whitespace());
             let cli = Cli::try_parse_from(words).unwrap();
             let Verb::Serve(args) = cli.verb else {
                 panic!()
             };
-            let env = |_: &str| var.map(OsString::from);
-            let (level, warning) = args.log_level(&cli.globals, &env);
-            (level, warning.is_some())
+            args.flags(&cli.globals).log_level
         };
-        assert_eq!(level("", None), (LogLevel::Info, false));
-        assert_eq!(level("", Some("error")), (LogLevel::Error, false));
-        assert_eq!(level("", Some("loud")), (LogLevel::Info, true));
-        assert_eq!(level("-v", Some("error")), (LogLevel::Debug, false));
-        assert_eq!(level("-q", None), (LogLevel::Warn, false));
-        assert_eq!(level("-v --log-level warn", None), (LogLevel::Warn, false));
+        assert_eq!(level(""), None);
+        assert_eq!(level("-v"), Some(LogLevel::Debug));
+        assert_eq!(level("-q"), Some(LogLevel::Warn));
+        assert_eq!(level("-v --log-level error"), Some(LogLevel::Error));
     }
 
     #[test]

@@ -14,7 +14,6 @@ pub enum Kind {
     /// Anything else.
     Failed = 1,
     /// Wrong usage or invalid configuration.
-    #[allow(dead_code, reason = "for serve, which reads the configuration")]
     Usage = 2,
     /// No daemon can be reached.
     NoDaemon = 3,

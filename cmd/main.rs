@@ -12,7 +12,6 @@ mod errors;
 mod generate;
 mod models;
 mod names;
-mod nearest;
 mod output;
 mod select;
 mod serve;

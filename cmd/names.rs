@@ -4,10 +4,10 @@
 
 use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::ids::NodeId;
+use nvpair_proxy::rules::nearest::closest;
 use nvpair_proxy::wire::control::{NodeStatus, Status};
 
 use crate::errors::{CliError, Kind};
-use crate::nearest::nearest;
 
 /// What a word means among nodes.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,14 +53,14 @@ pub fn node_of(status: &Status, engine: EngineId, word: &str) -> Result<NodeId, 
         },
         Found::None => {
             let what = format!("no node {word:?} on the {facade} facade");
-            let names: Vec<_> = nodes.map(|n| n.name.as_str()).collect();
+            let names: Vec<_> = nodes.map(|n| label(status, n)).collect();
             let error = CliError::new(Kind::Refused, what);
             if names.is_empty() {
                 return Err(error
                     .why("it has no nodes yet")
                     .try_this(format!("nvpair-proxy serve --node {engine}=URL")));
             }
-            let near = nearest(word, names.iter().copied()).unwrap_or(names[0]);
+            let near = closest(word, names.iter().copied()).unwrap_or(names[0]);
             Err(error
                 .why(format!("known nodes: {}", names.join(", ")))
                 .try_this(format!("nvpair-proxy select {engine} {near}")))
@@ -68,8 +68,19 @@ pub fn node_of(status: &Status, engine: EngineId, word: &str) -> Result<NodeId, 
     }
 }
 
-/// The name of a node, for display; its id if it is not known.
+/// What a node is called in a table: its name where no other machine has it, else its id.
+pub fn label<'a>(status: &'a Status, node: &'a NodeStatus) -> &'a str {
+    let same = |other: &NodeStatus| other.name.eq_ignore_ascii_case(&node.name);
+    let unique = !status.nodes.iter().any(|n| n.id != node.id && same(n));
+    match node.name.as_str() {
+        "" => node.id.as_str(),
+        name if unique => name,
+        _ => node.id.as_str(),
+    }
+}
+
+/// The same for a node of which the id is at hand; the id itself if it is not known.
 pub fn shown<'a>(status: &'a Status, id: &'a NodeId) -> &'a str {
     let node = status.nodes.iter().find(|n| n.id == *id);
-    node.map_or(id.as_str(), |n| n.name.as_str())
+    node.map_or(id.as_str(), |n| label(status, n))
 }

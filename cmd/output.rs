@@ -149,7 +149,6 @@ fn write_to(out: &mut impl Write, bytes: &[u8]) -> Result<(), CliError> {
 
 /// One facade at start-up.
 #[derive(Clone, Debug)]
-#[allow(dead_code, reason = "for serve, which is wired later")]
 pub struct StartupRow {
     /// Display name of the engine.
     pub engine: String,
@@ -162,7 +161,6 @@ pub struct StartupRow {
 }
 
 /// The table a standalone daemon shows once its facades listen; the caller prints it.
-#[allow(dead_code, reason = "for serve, which is wired later")]
 pub fn startup_table(rows: &[StartupRow], look: &Look) -> String {
     let rows: Vec<_> = rows
         .iter()

@@ -3,20 +3,19 @@
 //! Owns: turning flags into the daemon's options, the runtime, what a standalone start prints.
 //! Leaves to others: everything that happens then (`daemon`).
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use nvpair_proxy::config::file::{Config, LogFormat as SettingFormat};
 use nvpair_proxy::config::paths::{self, process_env};
-use nvpair_proxy::config::settings::{self, Flags, Settings, SettingsError};
-use nvpair_proxy::daemon::{self, Driver as DaemonDriver, Opened, Options, StartError};
-use nvpair_proxy::rules::budget::Cap as Limit;
-use nvpair_proxy::rules::log_level::{LogFormat, LogLevel};
+use nvpair_proxy::config::settings::{self, Settings, SettingsError};
+use nvpair_proxy::daemon::{self, Driver as DaemonDriver, Opened, Options, Row, StartError};
+use nvpair_proxy::rules::log_level::LogLevel;
 use nvpair_proxy::state::settings::RequestSettings;
 use nvpair_proxy::telemetry::logging;
 
-use crate::cli::{Cap, Driver, Globals, ServeArgs};
+use crate::cli::{Driver, Globals, ServeArgs};
 use crate::connect;
 use crate::errors::{CliError, Kind};
 use crate::output::{self, Look, StartupRow};
@@ -28,31 +27,28 @@ const LOG_FLUSH: Duration = Duration::from_millis(300);
 pub fn run(args: &ServeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     let driver = args.driver();
     let brokered = matches!(driver, Driver::Stdio | Driver::Ipc(_));
-    let settings = settings(args, brokered)?;
-    let (level, warning) = args.log_level(globals, &process_env);
-    let level = if args.log_level.is_none() && globals.verbose == 0 && !globals.quiet {
-        LogLevel::parse(settings.log_level.as_str()).unwrap_or(level)
-    } else {
-        level
+    let demo = driver == Driver::Demo;
+    let flags = args.flags(globals);
+    let settings = match brokered {
+        true => settings::load_brokered(&flags, &process_env),
+        false => settings::load(&flags, &process_env),
     };
-    let form = match settings.log_format {
-        SettingFormat::Text => LogFormat::Text,
-        SettingFormat::Json => LogFormat::Json,
-    };
-    let log = logging::start(level, form);
+    let settings = settings.map_err(|e| usage(&e))?;
+    let level = settings.log_level.unwrap_or(default_level(brokered));
+    let log = logging::start(level, settings.log_format);
     logging::log_panics();
-    for warning in warning.iter().chain(&settings.warnings) {
+    for warning in &settings.warnings {
         tracing::warn!("{warning}");
+    }
+    if args.cluster_dir().is_some() {
+        tracing::warn!("--cluster-dir has no effect: this version reaches no peers over TLS");
     }
     let options = Options {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         requests: requests(&settings),
         socket: socket(args, globals, brokered)?,
-        ports_dir: if driver == Driver::Demo {
-            None
-        } else {
-            paths::ports_dir(&process_env)
-        },
+        // Nothing of a demonstration is kept.
+        ports_dir: paths::ports_dir(&process_env).filter(|_| !demo),
         log,
         drain: settings.drain_timeout,
         driver: match driver {
@@ -68,80 +64,35 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    let look = Look::stdout(globals);
-    let json = globals.json;
-    let ended = runtime.block_on(daemon::run(options, |opened| show(&opened, &look, json)));
+    let ended = runtime.block_on(daemon::run(options, |opened| show(&opened, demo, globals)));
     // Threads that read a terminal or a pipe must not keep the process.
     runtime.shutdown_timeout(Duration::from_millis(50));
     logging::flush(LOG_FLUSH);
     ended.map(|_| ExitCode::SUCCESS).map_err(failed)
 }
 
-fn settings(args: &ServeArgs, brokered: bool) -> Result<Settings, CliError> {
-    let flags = flags(args);
-    match settings::load(&flags, &process_env) {
-        Ok(settings) => Ok(settings),
-        // An exit is a crash to the parent, so a bad file is a warning there.
-        Err(SettingsError {
-            flags: bad,
-            file: Some(e),
-        }) if brokered && bad.is_empty() => {
-            let mut settings = settings::resolve(&flags, &Config::default(), &process_env)
-                .map_err(|bad| usage(&bad.join("\n")))?;
-            settings
-                .warnings
-                .push(format!("the configuration file is not used: {e}"));
-            Ok(settings)
-        },
-        Err(e) => Err(usage(&e.to_string())),
+/// The start-up table already tells a person at a terminal what goes well.
+fn default_level(brokered: bool) -> LogLevel {
+    match !brokered && std::io::stderr().is_terminal() {
+        true => LogLevel::Warn,
+        false => LogLevel::Info,
     }
 }
 
-fn usage(text: &str) -> CliError {
+fn usage(error: &SettingsError) -> CliError {
+    let text = error.to_string();
     let mut lines = text.lines();
-    let mut error = CliError::new(Kind::Usage, lines.next().unwrap_or_default());
-    for line in lines {
-        error = error.why(line);
-    }
-    error
-}
-
-fn flags(args: &ServeArgs) -> Flags {
-    let engine = |e: &crate::cli::EnginePort| match e.port {
-        Some(port) => format!("{}={port}", e.engine),
-        None => e.engine.to_string(),
-    };
-    Flags {
-        config: args.config.clone(),
-        engines: args.engines.iter().map(engine).collect(),
-        nodes: args
-            .nodes
-            .iter()
-            .map(|n| format!("{}={}", n.engine, n.url))
-            .collect(),
-        aliases: args
-            .aliases
-            .iter()
-            .map(|a| format!("{}={}", a.engine, a.address))
-            .collect(),
-        response_header_timeout: args.response_header_timeout.map(|cap| match cap {
-            Cap::Off => "0".to_owned(),
-            Cap::After(d) => format!("{}ns", d.as_nanos()),
-        }),
-        max_request_bytes: args.max_request_bytes.map(|n| n.to_string()),
-        log_level: args.log_level.map(|l| l.as_str().to_owned()),
-        log_format: None,
-    }
+    let first = CliError::new(Kind::Usage, lines.next().unwrap_or_default());
+    lines.fold(first, CliError::why)
 }
 
 fn requests(s: &Settings) -> RequestSettings {
-    let cap = |d: Option<Duration>| d.map_or(Limit::Off, Limit::After);
     RequestSettings {
         max_request_bytes: s.max_request_bytes,
-        response_cap: cap(s.response_header_timeout),
-        stream_idle_cap: cap(s.stream_idle_timeout),
+        response_cap: s.response_header_timeout,
+        stream_idle_cap: s.stream_idle_timeout,
         commit_on_first_byte: s.commit_gate_first_byte,
-        allowed_hosts: s.allowed_hosts.iter().map(|h| h.to_lowercase()).collect(),
+        allowed_hosts: s.allowed_hosts.clone(),
         allowed_origins: s.allowed_origins.clone(),
         response_headers: s.response_headers,
     }
@@ -162,43 +113,62 @@ fn socket(
     }
 }
 
-fn show(opened: &Opened, look: &Look, json: bool) {
+fn show(opened: &Opened, demo: bool, globals: &Globals) {
     for warning in &opened.warnings {
         tracing::warn!("{warning}");
     }
-    if json {
-        return;
+    if !globals.json {
+        // Nobody reads it: no reason to stop serving.
+        drop(output::print(&startup(
+            opened,
+            demo,
+            &Look::stdout(globals),
+        )));
     }
-    let rows: Vec<_> = opened
-        .rows
-        .iter()
-        .map(|row| {
-            let nodes: Vec<_> = row.nodes.iter().map(|n| n.as_str()).collect();
-            let listening = match &row.note {
-                Some(note) => format!("{} ({note})", row.listening),
-                None => row.listening.clone(),
-            };
-            StartupRow {
-                engine: row.engine.spec().display.to_owned(),
-                listening,
-                paste: row.paste.clone(),
-                nodes: row.hint.clone().unwrap_or_else(|| nodes.join(", ")),
-            }
-        })
-        .collect();
+}
+
+fn startup(opened: &Opened, demo: bool, look: &Look) -> String {
+    let rows: Vec<_> = opened.rows.iter().map(startup_row).collect();
     let socket = match &opened.socket {
         Some(path) => format!("control socket {}", path.display()),
         None => "no control socket".to_owned(),
     };
-    let text = format!(
-        "nvpair-proxy {} · standalone · {socket}\n\n{}\nReady in {} ms. `nvpair-proxy status` in \
-         another terminal shows what it does.\n",
+    let mut text = format!(
+        "nvpair-proxy {} · {} · {socket}\n\n{}\n",
         env!("CARGO_PKG_VERSION"),
+        if demo { "demo" } else { "standalone" },
         output::startup_table(&rows, look),
-        opened.took.as_millis(),
     );
-    // Nobody reads it: no reason to stop serving.
-    drop(output::print(&text));
+    let tries: Vec<_> = opened.rows.iter().filter_map(try_line).collect();
+    if demo && !tries.is_empty() {
+        text.push_str(&format!("Try, in another terminal:\n{}\n", tries.concat()));
+    }
+    text.push_str(&format!(
+        "Ready in {} ms. `nvpair-proxy status` in another terminal shows what it does.\n",
+        opened.took.as_millis()
+    ));
+    text
+}
+
+fn startup_row(row: &Row) -> StartupRow {
+    let nodes: Vec<_> = row.nodes.iter().map(|n| n.as_str()).collect();
+    StartupRow {
+        engine: row.engine.spec().display.to_owned(),
+        listening: match &row.note {
+            Some(note) => format!("{} ({note})", row.listening),
+            None => row.listening.clone(),
+        },
+        paste: row.paste.clone(),
+        nodes: row.hint.clone().unwrap_or_else(|| nodes.join(", ")),
+    }
+}
+
+/// A request that works as it stands. Every engine's first route is a chat.
+fn try_line(row: &Row) -> Option<String> {
+    let path = row.engine.spec().routes.first()?.path;
+    let model = serde_json::to_string(row.model.as_ref()?).ok()?;
+    let body = format!(r#"{{"model":{model},"messages":[{{"role":"user","content":"hello"}}]}}"#);
+    Some(format!("  curl -s {}{path} -d '{body}'\n", row.listening))
 }
 
 fn failed(e: StartError) -> CliError {

@@ -85,7 +85,10 @@ fn nodes(status: &Status, look: &Look) -> String {
     };
     for node in &status.nodes {
         if let Some(reason) = &node.reason {
-            let (name, reason) = (output::clean(&node.name), output::clean(reason));
+            let (name, reason) = (
+                output::clean(names::label(status, node)),
+                output::clean(reason),
+            );
             text.push_str(&format!(
                 "  {name} ({}): {reason}\n",
                 node.engine.spec().display
@@ -98,7 +101,7 @@ fn nodes(status: &Status, look: &Look) -> String {
 /// The terms of the load in columns of their own.
 fn full(status: &Status, look: &Look) -> String {
     let row = |n: &NodeStatus| {
-        let [name, engine, kind, state, models, warm] = common(n);
+        let [name, engine, kind, state, models, warm] = common(status, n);
         let [load, pending, pressure, reserved] =
             [n.load, n.pending, n.pressure, n.reserved].map(|v| v.to_string());
         [
@@ -124,7 +127,7 @@ fn full(status: &Status, look: &Look) -> String {
 /// The same sums in one column, so that names keep their length.
 fn narrow(status: &Status, look: &Look) -> String {
     let row = |n: &NodeStatus| {
-        let [name, engine, kind, state, models, warm] = common(n);
+        let [name, engine, kind, state, models, warm] = common(status, n);
         let load = format!(
             "{} = {} + {} + {}",
             n.load, n.pending, n.pressure, n.reserved
@@ -144,7 +147,7 @@ fn narrow(status: &Status, look: &Look) -> String {
     look.table(head, &rows, Fit::Cut)
 }
 
-fn common(node: &NodeStatus) -> [String; 6] {
+fn common(status: &Status, node: &NodeStatus) -> [String; 6] {
     let kind = match node.kind {
         NodeKind::Local => "local",
         NodeKind::Manual => "manual",
@@ -157,7 +160,7 @@ fn common(node: &NodeStatus) -> [String; 6] {
         NodeState::Unknown => "unknown",
     };
     [
-        node.name.clone(),
+        names::label(status, node).to_owned(),
         node.engine.spec().display.to_owned(),
         kind.to_owned(),
         state.to_owned(),
@@ -247,5 +250,25 @@ mod tests {
         );
         assert!(text.contains("Scheduler: weighted, no snapshot."), "{text}");
         assert!(text.contains("none is enabled"), "{text}");
+    }
+
+    #[test]
+    fn machines_of_one_name_are_shown_by_their_ids() {
+        let mut status = status();
+        let mut other = status.nodes[0].clone();
+        other.id = "uuid-2".into();
+        status.nodes.push(other.clone());
+        other.name = String::new();
+        other.id = "uuid-3".into();
+        status.nodes.push(other);
+        let look = Look {
+            color: false,
+            width: None,
+        };
+        let text = render(&status, 0, &look);
+        for id in ["tower ", "uuid-2 ", "uuid-3 "] {
+            assert!(text.contains(&format!("  {id}")), "{id} in {text}");
+        }
+        assert!(!text.contains("tower.lan"), "{text}");
     }
 }

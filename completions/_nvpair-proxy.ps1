@@ -53,8 +53,8 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             [CompletionResult]::new('--response-header-timeout', '--response-header-timeout', [CompletionResultType]::ParameterName, 'Longest wait for an answer''s header and its first content, such as 5m; 0 = no limit [env: NVPAIR_PROXY_RESPONSE_HEADER_TIMEOUT] [default: 30m]')
             [CompletionResult]::new('--max-request-bytes', '--max-request-bytes', [CompletionResultType]::ParameterName, 'Largest inference request that is kept for another try, such as 64MiB [default: 128MiB]')
             [CompletionResult]::new('--alias', '--alias', [CompletionResultType]::ParameterName, 'Listen on one more loopback address (repeatable), such as ollama=127.0.0.1:11434')
-            [CompletionResult]::new('--log-level', '--log-level', [CompletionResultType]::ParameterName, 'Threshold of the log [env: NVPAIR_LOG_LEVEL] [default: info]')
-            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Form of the log')
+            [CompletionResult]::new('--log-level', '--log-level', [CompletionResultType]::ParameterName, 'Threshold of the log [env: NVPAIR_LOG_LEVEL] [default: info; warn where a person starts it, without a parent and with a terminal on stderr]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Form of the log [default: text]')
             [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
             [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
             [CompletionResult]::new('--broker', '--broker', [CompletionResultType]::ParameterName, 'Be driven by a parent: JSON-RPC lines on stdin and stdout')
@@ -163,6 +163,7 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             break
         }
         'nvpair-proxy;demo-engine' {
+            [CompletionResult]::new('--engine', '--engine', [CompletionResultType]::ParameterName, 'Whose dialect it speaks')
             [CompletionResult]::new('--listen', '--listen', [CompletionResultType]::ParameterName, 'Loopback address to listen on; port 0 takes a free one')
             [CompletionResult]::new('--name', '--name', [CompletionResultType]::ParameterName, 'Its name, told in its answers')
             [CompletionResult]::new('--model', '--model', [CompletionResultType]::ParameterName, 'A model it lists (repeatable); the first one is loaded')

@@ -49,8 +49,8 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand --response-header-timeout 'Longest wait for an answer''s header and its first content, such as 5m; 0 = no limit [env: NVPAIR_PROXY_RESPONSE_HEADER_TIMEOUT] [default: 30m]'
             cand --max-request-bytes 'Largest inference request that is kept for another try, such as 64MiB [default: 128MiB]'
             cand --alias 'Listen on one more loopback address (repeatable), such as ollama=127.0.0.1:11434'
-            cand --log-level 'Threshold of the log [env: NVPAIR_LOG_LEVEL] [default: info]'
-            cand --log-format 'Form of the log'
+            cand --log-level 'Threshold of the log [env: NVPAIR_LOG_LEVEL] [default: info; warn where a person starts it, without a parent and with a terminal on stderr]'
+            cand --log-format 'Form of the log [default: text]'
             cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
             cand --color 'When to use colour; `auto` also obeys NO_COLOR'
             cand --broker 'Be driven by a parent: JSON-RPC lines on stdin and stdout'
@@ -151,6 +151,7 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand --help 'Print help (see more with ''--help'')'
         }
         &'nvpair-proxy;demo-engine'= {
+            cand --engine 'Whose dialect it speaks'
             cand --listen 'Loopback address to listen on; port 0 takes a free one'
             cand --name 'Its name, told in its answers'
             cand --model 'A model it lists (repeatable); the first one is loaded'

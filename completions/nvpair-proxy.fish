@@ -51,12 +51,12 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l clus
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l response-header-timeout -d 'Longest wait for an answer\'s header and its first content, such as 5m; 0 = no limit [env: NVPAIR_PROXY_RESPONSE_HEADER_TIMEOUT] [default: 30m]' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l max-request-bytes -d 'Largest inference request that is kept for another try, such as 64MiB [default: 128MiB]' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l alias -d 'Listen on one more loopback address (repeatable), such as ollama=127.0.0.1:11434' -r
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l log-level -d 'Threshold of the log [env: NVPAIR_LOG_LEVEL] [default: info]' -r -f -a "debug\t''
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l log-level -d 'Threshold of the log [env: NVPAIR_LOG_LEVEL] [default: info; warn where a person starts it, without a parent and with a terminal on stderr]' -r -f -a "debug\t''
 info\t''
 warn\t''
 error\t''"
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l log-format -d 'Form of the log' -r -f -a "text\t'Lines for people'
-json\t'An object a line'"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l log-format -d 'Form of the log [default: text]' -r -f -a "text\t''
+json\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
@@ -141,6 +141,9 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate" -l j
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate" -s v -l verbose -d 'Say more; for `serve`, log at debug'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l engine -d 'Whose dialect it speaks' -r -f -a "ollama\t''
+lmstudio\t''
+llamacpp\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l listen -d 'Loopback address to listen on; port 0 takes a free one' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l name -d 'Its name, told in its answers' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l model -d 'A model it lists (repeatable); the first one is loaded' -r

@@ -1,4 +1,55 @@
-//! nvpair-proxy as a library.
+//! nvpair-proxy as a library: the map. The binary is in `cmd/`, the only code that prints.
+//!
+//! # Modules by layer
+//!
+//! A module uses lower layers only, never a sibling; `tests/layers.rs` enforces this table.
+//! Decisions are pure and live in [`rules`]; everything else carries bytes to and from them.
+//!
+//! | layer | module | what it is | may use |
+//! |---|---|---|---|
+//! | 0 | [`rules`] | the decisions: no clock, random, lock, socket, file, async | nothing |
+//! | 1 | [`wire`] | shapes of what is sent and received | `rules` |
+//! | 2 | [`config`] | files, flags and environment to valid values | `rules`, `wire` |
+//! | 2 | [`store`] | what outlives the process | `rules`, `wire` |
+//! | 2 | [`net`] | bytes in and out | `rules`, `wire` |
+//! | 2 | [`telemetry`] | the log | `rules`, `wire` |
+//! | 3 | [`state`] | the only locks; commands, queries and events | `rules`, `wire`, `config`, `store` |
+//! | 4 | [`demo`] | sample engines | up to `state` |
+//! | 5 | [`facade`] | the path of a request | `rules`, `wire`, `net`, `telemetry`, `state` |
+//! | 6 | [`control`] | the local socket | `rules`, `wire`, `net`, `state` |
+//! | 6 | [`broker`] | the link to a parent | `rules`, `wire`, `net`, `state` |
+//! | 6 | [`director`] | the driver where there is no parent | the same and `config` |
+//! | 7 | [`daemon`] | builds the parts and joins them | all |
+//! | 8 | `cmd/` | one file a subcommand | `rules`, `wire`, `config`, `control::client`; see below |
+//!
+//! The three of layer 6 can ask (by a command) but not act. The director also reads settings: it is
+//! who turns them into commands. In `cmd/`, only `serve.rs` may use `daemon`, `state` and
+//! `telemetry`, and only `demo_engine.rs` may use `demo`.
+//!
+//! # One request
+//!
+//! 1. `daemon::supervisor` accepts a connection from [`net::listen`] and hands it to
+//!    [`facade::accept`], which reads requests (`facade::server`) behind a panic fence.
+//! 2. [`rules::ingress`] checks the door and [`rules::route`] says what the request is. A model
+//!    list goes to `facade::inventory`, a preflight to `facade::preflight`; the rest goes on.
+//! 3. `facade::exchange` buffers the body ([`net::body`]), finds the model in it
+//!    ([`rules::model_scan`]) and drives [`rules::dispatch`], which says what to do next.
+//! 4. [`state::facade`] has the candidates ([`rules::candidates`]) and [`rules::policy`] orders
+//!    them; [`state::scheduler`] reserves one.
+//! 5. `facade::attempt` sends to it ([`net::upstream`]) and waits until [`rules::gate`] sees
+//!    content. A loss goes back to `dispatch`: another node, a wait, or the answer.
+//! 6. Content commits: `facade::relay` streams, [`rules::usage`] reads the counts. Whatever
+//!    happens, `facade::report` sends one last event, also when it is dropped.
+//!
+//! # One control call
+//!
+//! 1. `cmd/set_port.rs` connects (`cmd/connect.rs`) and calls through [`control::client`].
+//! 2. [`control::socket`] admits the caller, `control::door` names the engine, `control::server`
+//!    sends a [`state::command::Command`] and waits for its answer. The broker's link and the
+//!    director send the same commands.
+//! 3. `daemon::commands` is their only reader: it decides with [`rules::port`], moves the listener
+//!    (`daemon::supervisor`), saves ([`store::ports`]) and emits what follows ([`state::events`]).
+//! 4. A read does not queue: [`state::query`] answers at once.
 
 pub mod broker;
 pub mod config;

@@ -7,15 +7,17 @@
 //! bound port, alias rules) is checked there.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::value::RawValue;
 
 use super::go::{self, Go};
 use crate::rules::address;
+use crate::rules::addresses::loopback;
 use crate::rules::engine::{EngineId, UnknownEngine};
 use crate::rules::ids::NodeId;
-use crate::state::command::{Enable, LocalBackend, LogLevel, ManualNode, PrioritySnapshot, Rank};
+use crate::rules::log_level::LogLevel;
+use crate::state::command::{Enable, LocalBackend, ManualNode, PrioritySnapshot, Rank};
 use crate::wire::broker::{DirectoryNode, NodeRecord, ServicePort};
 use crate::wire::jsonrpc::{CommandError, ErrorCode};
 
@@ -224,7 +226,12 @@ fn set_local_backend(engine: EngineId, params: Params) -> Result<Call, CommandEr
         let text = format!("engine {named:?} in the parameters, but addressed to {engine}");
         return Err(CommandError::params(text));
     }
-    let Some(host) = loopback(&host) else {
+    // Nothing means this machine.
+    let meant = match host.as_str() {
+        "" => Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        host => loopback(host),
+    };
+    let Some(host) = meant.map(|ip| ip.to_string()) else {
         let text = format!("host {host:?} is not a loopback address");
         return Err(CommandError::params(text));
     };
@@ -240,16 +247,6 @@ fn set_local_backend(engine: EngineId, params: Params) -> Result<Call, CommandEr
             healthy,
         },
     ))
-}
-
-/// The loopback address that a backend's host means: a literal, `localhost` or nothing.
-fn loopback(host: &str) -> Option<String> {
-    let name = host.strip_suffix('.').unwrap_or(host);
-    if host.is_empty() || name.eq_ignore_ascii_case("localhost") {
-        return Some("127.0.0.1".to_owned());
-    }
-    let ip = host.parse::<IpAddr>().ok()?.to_canonical();
-    ip.is_loopback().then(|| ip.to_string())
 }
 
 fn set_priority(params: Params) -> Result<Call, CommandError> {

@@ -10,12 +10,14 @@ use std::time::Duration;
 use http::HeaderValue;
 use toml::de::DeTable;
 
-use super::nearest::nearest;
 use super::node_url::{NodeUrl, is_host};
 use super::paths::Env;
 use super::reader::{self, Plain, Problem, Reader};
-use super::secret::Secret;
+use crate::rules::addresses::without_brackets;
 use crate::rules::engine::EngineId;
+use crate::rules::log_level::{LogFormat, LogLevel};
+use crate::rules::nearest::closest;
+use crate::rules::secret::Secret;
 
 const TOP: [&str; 12] = [
     "policy",
@@ -42,13 +44,12 @@ const POLICIES: [(&str, Policy); 2] =
 const GATES: [(&str, bool); 2] = [("framing", false), ("first-byte", true)];
 /// The words for the log's threshold.
 pub const LEVELS: [(&str, LogLevel); 4] = [
-    ("debug", LogLevel::Debug),
-    ("info", LogLevel::Info),
-    ("warn", LogLevel::Warn),
-    ("error", LogLevel::Error),
+    LogLevel::Debug.word(),
+    LogLevel::Info.word(),
+    LogLevel::Warn.word(),
+    LogLevel::Error.word(),
 ];
-/// The words for the log's form.
-pub const FORMATS: [(&str, LogFormat); 2] = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+const FORMATS: [(&str, LogFormat); 2] = [LogFormat::Text.word(), LogFormat::Json.word()];
 
 /// How a node is chosen standalone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,42 +59,6 @@ pub enum Policy {
     Weighted,
     /// By id.
     Ordered,
-}
-
-/// Threshold of the log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogLevel {
-    /// Everything.
-    Debug,
-    /// The default.
-    #[default]
-    Info,
-    /// States that last.
-    Warn,
-    /// Failures only.
-    Error,
-}
-
-impl LogLevel {
-    /// Its word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Debug => "debug",
-            Self::Info => "info",
-            Self::Warn => "warn",
-            Self::Error => "error",
-        }
-    }
-}
-
-/// Form of the log's lines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LogFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// One object a line.
-    Json,
 }
 
 /// One node that somebody named.
@@ -361,7 +326,7 @@ fn node(r: &mut Reader, at: usize, t: &DeTable) -> Option<(bool, NodeSetting)> {
     r.known(t, "in [[nodes]]", &NODE);
     for key in ["engine", "url"] {
         // A mistyped key is reported already; that the right one is absent too is no news.
-        let meant = |k: &str| !NODE.contains(&k) && nearest(k, NODE) == Some(key);
+        let meant = |k: &str| !NODE.contains(&k) && closest(k, NODE) == Some(key);
         if !t.contains_key(key) && !t.keys().any(|k| meant(k.get_ref())) {
             r.complain(at, format!("[[nodes]] without `{key}`"));
         }
@@ -440,10 +405,7 @@ fn origin(key: &str, value: Plain) -> Result<String, String> {
 /// A host that the `Host` gate may admit: a name or address without port, in lower case.
 pub fn host_name(given: &str) -> Result<String, String> {
     let host = given.trim().to_ascii_lowercase();
-    let bare = host
-        .strip_prefix('[')
-        .and_then(|h| h.strip_suffix(']'))
-        .unwrap_or(&host);
+    let bare = without_brackets(&host);
     if is_host(bare) {
         Ok(bare.to_owned())
     } else {

@@ -1,11 +1,8 @@
 //! Layer 2: configuration, from TOML, flags and environment to valid values.
 
-pub mod duration;
 pub mod expand;
 pub mod file;
-pub mod nearest;
 pub mod node_url;
 pub mod paths;
 pub mod reader;
-pub mod secret;
 pub mod settings;

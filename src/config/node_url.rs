@@ -3,10 +3,10 @@
 //! Owns: which URLs name a node and what is kept of them. Leaves to others: what the node is
 //! called (`director::plan`), dialling it (`net`).
 
-use std::fmt;
-use std::net::IpAddr;
-
 use http::Uri;
+use std::fmt;
+
+use crate::rules::addresses::{authority, parse_ip, without_brackets};
 
 /// Where an engine listens: plain HTTP, no user info, an optional path prefix.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -69,18 +69,9 @@ impl fmt::Display for NodeUrl {
     }
 }
 
-/// `host:port` with brackets around an IPv6 address.
-pub fn authority(host: &str, port: u16) -> String {
-    if host.contains(':') {
-        format!("[{host}]:{port}")
-    } else {
-        format!("{host}:{port}")
-    }
-}
-
 /// Whether `text` can be a host: an address, or a name of letters, digits, `-`, `_` and dots.
 pub fn is_host(text: &str) -> bool {
-    if text.parse::<IpAddr>().is_ok() {
+    if parse_ip(text).is_some() {
         return true;
     }
     let part = |p: &str| {
@@ -92,10 +83,7 @@ pub fn is_host(text: &str) -> bool {
 }
 
 fn host(raw: &str) -> Result<String, String> {
-    let bare = raw
-        .strip_prefix('[')
-        .and_then(|r| r.strip_suffix(']'))
-        .unwrap_or(raw);
+    let bare = without_brackets(raw);
     if bare.is_empty() {
         return Err("the URL has no host".into());
     }

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
-use super::duration::{parse_duration, parse_size};
 use super::expand::expand;
-use super::nearest::nearest;
 use super::paths::Env;
+use crate::rules::nearest::closest;
+use crate::rules::units::{parse_duration, parse_size};
 
 /// One problem of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ impl<'d> Reader<'d> {
             .filter(|k| !known.contains(&k.get_ref().as_ref()))
         {
             let name = key.get_ref();
-            let help = match nearest(name, known.iter().copied()) {
+            let help = match closest(name, known.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("known keys: {}", known.join(", ")),
             };
@@ -237,7 +237,7 @@ pub fn port(key: &str, value: Plain) -> Result<u16, String> {
 /// A duration; a bare 0 needs no quotes.
 pub fn duration(key: &str, value: Plain) -> Result<Duration, String> {
     match value {
-        Plain::Text(t) => parse_duration(&t).map_err(|e| format!("`{key}`: {e}")),
+        Plain::Text(t) => parse_duration(t.trim()).map_err(|e| format!("`{key}`: {e}")),
         Plain::Integer(0) => Ok(Duration::ZERO),
         _ => Err(format!(
             "`{key}` must be a duration in quotes, like \"90s\" or \"1h30m\""
@@ -247,12 +247,16 @@ pub fn duration(key: &str, value: Plain) -> Result<Duration, String> {
 
 /// A size in bytes.
 pub fn size(key: &str, value: Plain) -> Result<u64, String> {
-    let read = match value {
-        Plain::Integer(n) => parse_size(&n.to_string()),
-        Plain::Text(t) => parse_size(&t),
-        _ => Err("write bytes, or a size in quotes, like \"64MiB\"".to_owned()),
+    let text = match value {
+        Plain::Integer(n) => n.to_string(),
+        Plain::Text(t) => t,
+        _ => {
+            return Err(format!(
+                "`{key}`: write bytes, or a size in quotes, like \"64MiB\""
+            ));
+        },
     };
-    read.map_err(|e| format!("`{key}`: {e}"))
+    parse_size(text.trim()).map_err(|e| format!("`{key}`: {e}"))
 }
 
 /// One of a few words.
@@ -271,7 +275,7 @@ pub fn pick<T: Copy>(words: &[(&'static str, T)], given: &str) -> Result<T, Stri
         return Ok(*value);
     }
     let known: Vec<_> = words.iter().map(|(w, _)| *w).collect();
-    let help = match nearest(given, known.iter().copied()) {
+    let help = match closest(given, known.iter().copied()) {
         Some(near) => format!("did you mean {near:?}?"),
         None => format!("it is one of {}", known.join(", ")),
     };

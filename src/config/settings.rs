@@ -1,27 +1,26 @@
 //! What the daemon runs with: flag beats environment beats file beats default (product 13.18).
 //!
-//! Owns: that order, the defaults, and the meaning of flags and variables.
-//! Leaves to others: the file (`file`), the command line's shape (`cmd`).
+//! Owns: that order, the defaults, what flags may say together, the meaning of variables.
+//! Leaves to others: the file (`file`), the command line and each flag's own form (`cmd`).
 //!
 //! A bad flag or file is an error. A bad variable is a warning and counts as absent, since a
 //! supervisor that passes its environment on must not make us fail at every start (product 13.10).
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::duration::{parse_duration, parse_size};
-use super::file::{self, Config, FileError, LogFormat, LogLevel, NodeSetting, Policy};
-use super::node_url::{NodeUrl, authority};
+use super::file::{self, Config, FileError, NodeSetting, Policy};
+use super::node_url::NodeUrl;
 use super::paths::{self, Env};
 use super::reader::pick;
+use crate::rules::addresses::loopback;
+use crate::rules::budget::{Cap, MAX_REQUEST_BYTES, RESPONSE_TIMEOUT};
 use crate::rules::engine::EngineId;
+use crate::rules::log_level::{LogFormat, LogLevel};
+use crate::rules::units::parse_duration;
 
-/// Time to an answer's headers when nothing else is said.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(30 * 60);
-/// What is buffered of a request for replay when nothing else is said.
-const MAX_REQUEST: u64 = 128 << 20;
 /// How long a standalone daemon waits for its requests at SIGTERM when nothing else is said.
 const DRAIN: Duration = Duration::from_secs(10 * 60);
 
@@ -30,25 +29,25 @@ const HOSTS_VARIABLE: &str = "NVPAIR_PROXY_ALLOWED_HOSTS";
 const ORIGINS_VARIABLE: &str = "NVPAIR_PROXY_ALLOWED_ORIGINS";
 const LOG_LEVEL_VARIABLE: &str = "NVPAIR_LOG_LEVEL";
 
-/// The flags of `serve`, as typed. No `Debug`: a mistyped URL may hold a password.
-#[derive(Clone, Default)]
+/// The flags of `serve`.
+#[derive(Clone, Debug, Default)]
 pub struct Flags {
     /// `--config FILE`.
     pub config: Option<PathBuf>,
     /// `--engine NAME[=PORT]`, each.
-    pub engines: Vec<String>,
+    pub engines: Vec<(EngineId, Option<u16>)>,
     /// `--node ENGINE=URL`, each.
-    pub nodes: Vec<String>,
+    pub nodes: Vec<(EngineId, NodeUrl)>,
     /// `--alias ENGINE=ADDR:PORT`, each.
-    pub aliases: Vec<String>,
+    pub aliases: Vec<(EngineId, SocketAddr)>,
     /// `--response-header-timeout D`.
-    pub response_header_timeout: Option<String>,
+    pub response_header_timeout: Option<Cap>,
     /// `--max-request-bytes N`.
-    pub max_request_bytes: Option<String>,
-    /// `--log-level L`.
-    pub log_level: Option<String>,
+    pub max_request_bytes: Option<u64>,
+    /// `--log-level L`, or what `-v` and `-q` say.
+    pub log_level: Option<LogLevel>,
     /// `--log-format F`.
-    pub log_format: Option<String>,
+    pub log_format: Option<LogFormat>,
 }
 
 /// How firmly a facade's port is asked for.
@@ -78,15 +77,15 @@ pub struct Settings {
     pub engines: Vec<EngineSetting>,
     /// Named nodes: those of the file, then those of flags.
     pub nodes: Vec<NodeSetting>,
-    /// Extra loopback addresses, `ADDR:PORT`.
-    pub aliases: Vec<(EngineId, String)>,
+    /// Extra loopback addresses.
+    pub aliases: Vec<(EngineId, SocketAddr)>,
     /// The loopback address in an engine's host variable: a proposal for an alias, and a place to
     /// look for the engine itself.
-    pub host_variables: Vec<(EngineId, String)>,
+    pub host_variables: Vec<(EngineId, SocketAddr)>,
     /// How a node is chosen.
     pub policy: Policy,
-    /// Time to an answer's headers and to its first content; `None` = no limit.
-    pub response_header_timeout: Option<Duration>,
+    /// Time to an answer's headers, and again to its first content.
+    pub response_header_timeout: Cap,
     /// Bytes of a request that are buffered for replay.
     pub max_request_bytes: u64,
     /// Names that the `Host` gate admits besides this machine's own.
@@ -97,12 +96,12 @@ pub struct Settings {
     pub commit_gate_first_byte: bool,
     /// Whether answers get our `X-Nvpair-*` headers.
     pub response_headers: bool,
-    /// Silence after commit that ends a stream; `None` = no limit.
-    pub stream_idle_timeout: Option<Duration>,
+    /// Silence after commit that ends a stream.
+    pub stream_idle_timeout: Cap,
     /// How long SIGTERM waits for requests.
     pub drain_timeout: Duration,
-    /// Threshold of the log.
-    pub log_level: LogLevel,
+    /// Threshold of the log, if anybody said one.
+    pub log_level: Option<LogLevel>,
     /// Form of the log.
     pub log_format: LogFormat,
     /// For a person: variables that were ignored, and why.
@@ -145,6 +144,20 @@ pub fn load(flags: &Flags, env: Env) -> Result<Settings, SettingsError> {
     }
 }
 
+/// The settings of a start under a broker: a bad file is a warning there, since an exit would be a
+/// crash to the parent. Bad flags stay errors.
+pub fn load_brokered(flags: &Flags, env: Env) -> Result<Settings, SettingsError> {
+    match read(flags, env) {
+        Ok(config) => resolve(flags, &config, env),
+        Err(e) => resolve(flags, &Config::default(), env).map(|mut settings| {
+            let ignored = format!("the configuration file is not used: {e}");
+            settings.warnings.push(ignored);
+            settings
+        }),
+    }
+    .map_err(|flags| SettingsError { flags, file: None })
+}
+
 fn read(flags: &Flags, env: Env) -> Result<Config, FileError> {
     match (&flags.config, paths::config_file(env)) {
         (Some(named), _) => file::load(named, true, env),
@@ -153,75 +166,67 @@ fn read(flags: &Flags, env: Env) -> Result<Config, FileError> {
     }
 }
 
-/// Puts flags over environment over file over defaults. Under a broker, which must not see us
-/// exit over a file, call this with an empty `config` where [`load`] failed for the file alone.
+/// Puts flags over environment over file over defaults.
 pub fn resolve(flags: &Flags, config: &Config, env: Env) -> Result<Settings, Vec<String>> {
-    let mut f = FlagReader::default();
+    let mut errors = Vec::new();
     let mut v = Variables {
         env,
         warnings: Vec::new(),
     };
-    let timeout = f.one(
-        "--response-header-timeout",
-        &flags.response_header_timeout,
-        parse_duration,
-    );
-    let size = f.one("--max-request-bytes", &flags.max_request_bytes, parse_size);
-    let level = f.one("--log-level", &flags.log_level, |t| pick(&file::LEVELS, t));
-    let format = f.one("--log-format", &flags.log_format, |t| {
-        pick(&file::FORMATS, t)
+    let timeout = v.one(HEADER_TIMEOUT_VARIABLE, |t| {
+        parse_duration(t).map_err(|e| e.to_string())
     });
-    let timeout_var = v.one(HEADER_TIMEOUT_VARIABLE, parse_duration);
-    let level_var = v.one(LOG_LEVEL_VARIABLE, |t| pick(&file::LEVELS, t));
+    let timeout = timeout.or(config.response_header_timeout);
+    let timeout = flags
+        .response_header_timeout
+        .or(timeout.map(Cap::from_setting));
+    let level = v.one(LOG_LEVEL_VARIABLE, |t| pick(&file::LEVELS, t));
     let hosts = v.list(HOSTS_VARIABLE, file::host_name);
     let origins = v.list(ORIGINS_VARIABLE, file::origin_name);
-    let timeout = timeout.or(timeout_var).or(config.response_header_timeout);
     let settings = Settings {
-        engines: engines(&mut f, flags, config),
-        nodes: nodes(&mut f, flags, config),
-        aliases: aliases(&mut f, flags),
+        engines: engines(&mut errors, flags, config),
+        nodes: nodes(flags, config),
+        aliases: aliases(&mut errors, flags),
         host_variables: host_variables(env),
         policy: config.policy.unwrap_or_default(),
-        response_header_timeout: on(timeout.unwrap_or(HEADER_TIMEOUT)),
-        max_request_bytes: size.or(config.max_request_bytes).unwrap_or(MAX_REQUEST),
+        response_header_timeout: timeout.unwrap_or(Cap::After(RESPONSE_TIMEOUT)),
+        max_request_bytes: flags
+            .max_request_bytes
+            .or(config.max_request_bytes)
+            .unwrap_or(MAX_REQUEST_BYTES),
         allowed_hosts: hosts
             .or_else(|| config.allowed_hosts.clone())
             .unwrap_or_default(),
         allowed_origins: origins.or_else(|| config.allowed_origins.clone()),
         commit_gate_first_byte: config.commit_gate_first_byte.unwrap_or(false),
         response_headers: config.response_headers.unwrap_or(false),
-        stream_idle_timeout: config.stream_idle_timeout.and_then(on),
+        stream_idle_timeout: config
+            .stream_idle_timeout
+            .map_or(Cap::Off, Cap::from_setting),
         drain_timeout: config.drain_timeout.unwrap_or(DRAIN),
-        log_level: level.or(level_var).or(config.log_level).unwrap_or_default(),
-        log_format: format.or(config.log_format).unwrap_or_default(),
+        log_level: flags.log_level.or(level).or(config.log_level),
+        log_format: flags.log_format.or(config.log_format).unwrap_or_default(),
         warnings: v.warnings,
     };
-    if f.errors.is_empty() {
+    if errors.is_empty() {
         Ok(settings)
     } else {
-        Err(f.errors)
+        Err(errors)
     }
 }
 
-/// Zero is how people write "off"; past this point off has no number.
-fn on(limit: Duration) -> Option<Duration> {
-    Some(limit).filter(|d| !d.is_zero())
-}
-
 /// Named engines only, if any is named; else all that the file does not turn off.
-fn engines(f: &mut FlagReader, flags: &Flags, config: &Config) -> Vec<EngineSetting> {
+fn engines(errors: &mut Vec<String>, flags: &Flags, config: &Config) -> Vec<EngineSetting> {
     let mut named: Vec<EngineSetting> = Vec::new();
-    for spec in &flags.engines {
-        let Some((engine, port)) = f.parsed("--engine", engine_spec(spec)) else {
-            continue;
-        };
+    for (engine, port) in &flags.engines {
+        let engine = *engine;
         let port = port.map_or_else(|| from_file(config, engine), PortAsk::Exact);
         let taken = |e: &&EngineSetting| e.port == port && matches!(port, PortAsk::Exact(_));
         if named.iter().any(|e| e.engine == engine) {
-            f.errors.push(format!("--engine: {engine} is named twice"));
+            errors.push(format!("--engine: {engine} is named twice"));
         } else if let Some(other) = named.iter().find(taken) {
             let other = other.engine;
-            f.errors.push(format!(
+            errors.push(format!(
                 "--engine: {engine} and {other} ask for the same port"
             ));
         } else {
@@ -256,100 +261,37 @@ fn from_file(config: &Config, engine: EngineId) -> PortAsk {
     port.map_or(PortAsk::Default, PortAsk::Requested)
 }
 
-fn engine_spec(spec: &str) -> Result<(EngineId, Option<u16>), String> {
-    let (name, port) = match spec.split_once('=') {
-        Some((name, port)) => (name, Some(port)),
-        None => (spec, None),
-    };
-    let engine = file::engine_named(name)?;
-    Ok((engine, port.map(port_number).transpose()?))
-}
-
-fn port_number(text: &str) -> Result<u16, String> {
-    let port = text.parse::<u16>().ok().filter(|p| *p != 0);
-    port.ok_or_else(|| format!("port {text} is not in 1..65535"))
-}
-
 /// A flag that repeats a node of the file adds nothing: the file knows more of it.
-fn nodes(f: &mut FlagReader, flags: &Flags, config: &Config) -> Vec<NodeSetting> {
+fn nodes(flags: &Flags, config: &Config) -> Vec<NodeSetting> {
     let mut nodes = config.nodes.clone();
-    for spec in &flags.nodes {
-        let node = f.parsed("--node", node_spec(spec));
-        let known = |n: &NodeSetting| nodes.iter().any(|o| o.engine == n.engine && o.url == n.url);
-        nodes.extend(node.filter(|n| !known(n)));
+    for (engine, url) in &flags.nodes {
+        if !nodes.iter().any(|n| n.engine == *engine && n.url == *url) {
+            nodes.push(NodeSetting::bare(*engine, url.clone()));
+        }
     }
     nodes
 }
 
-fn node_spec(spec: &str) -> Result<NodeSetting, String> {
-    let (engine, url) = spec
-        .split_once('=')
-        .ok_or("write it as ENGINE=http://HOST:PORT")?;
-    Ok(NodeSetting::bare(
-        file::engine_named(engine)?,
-        NodeUrl::parse(url)?,
-    ))
-}
-
-fn aliases(f: &mut FlagReader, flags: &Flags) -> Vec<(EngineId, String)> {
-    let mut read: Vec<(EngineId, String, u16)> = Vec::new();
-    for spec in &flags.aliases {
-        let Some((engine, address, port)) = f.parsed("--alias", alias_spec(spec)) else {
-            continue;
-        };
-        let same: Vec<_> = read.iter().filter(|(e, ..)| *e == engine).collect();
-        if same.iter().any(|(_, a, _)| *a == address) {
+fn aliases(errors: &mut Vec<String>, flags: &Flags) -> Vec<(EngineId, SocketAddr)> {
+    let mut read: Vec<(EngineId, SocketAddr)> = Vec::new();
+    for (engine, address) in &flags.aliases {
+        let same: Vec<_> = read.iter().filter(|(e, _)| e == engine).collect();
+        if same.iter().any(|(_, a)| a == address) {
             continue;
         }
-        if same.len() == 2 || same.iter().any(|(_, _, p)| *p != port) {
+        if same.len() == 2 || same.iter().any(|(_, a)| a.port() != address.port()) {
             let what = "at most two alias addresses, both on one port";
-            f.errors.push(format!("--alias: {engine} takes {what}"));
+            errors.push(format!("--alias: {engine} takes {what}"));
             continue;
         }
-        read.push((engine, address, port));
+        read.push((*engine, *address));
     }
-    read.into_iter()
-        .map(|(engine, address, _)| (engine, address))
-        .collect()
-}
-
-fn alias_spec(spec: &str) -> Result<(EngineId, String, u16), String> {
-    let (engine, address) = spec.split_once('=').ok_or("write it as ENGINE=ADDR:PORT")?;
-    let engine = file::engine_named(engine)?;
-    if !engine.spec().aliases {
-        return Err(format!(
-            "{} takes no alias addresses",
-            engine.spec().display
-        ));
-    }
-    let (host, port) = address
-        .rsplit_once(':')
-        .ok_or("write it as ENGINE=ADDR:PORT")?;
-    let port = port_number(port)?;
-    let host = loopback(host).ok_or_else(|| format!("{host:?} is not a loopback address"))?;
-    Ok((engine, authority(&host, port), port))
-}
-
-/// The loopback address that `host` is, if it is one; `localhost` is 127.0.0.1.
-fn loopback(host: &str) -> Option<String> {
-    let bare = host
-        .strip_prefix('[')
-        .and_then(|h| h.strip_suffix(']'))
-        .unwrap_or(host);
-    if bare
-        .strip_suffix('.')
-        .unwrap_or(bare)
-        .eq_ignore_ascii_case("localhost")
-    {
-        return Some("127.0.0.1".to_owned());
-    }
-    let ip: IpAddr = bare.parse().ok()?;
-    ip.is_loopback().then(|| ip.to_string())
+    read
 }
 
 /// Loopback addresses in the engines' host variables. Such a variable may also name a LAN or
 /// wildcard address, or nothing we understand: then it says nothing to us.
-fn host_variables(env: Env) -> Vec<(EngineId, String)> {
+fn host_variables(env: Env) -> Vec<(EngineId, SocketAddr)> {
     let one = |engine: EngineId| {
         let value = env(engine.spec().host_variable?)?.into_string().ok()?;
         let value = value.trim();
@@ -361,39 +303,13 @@ fn host_variables(env: Env) -> Vec<(EngineId, String)> {
         let rest = rest.split('/').next().unwrap_or(rest);
         let whole = rest.starts_with('[') && rest.ends_with(']');
         let (host, port) = match rest.rsplit_once(':') {
-            Some((host, port)) if !whole => (host, port_number(port).ok()?),
+            Some((host, port)) if !whole => (host, port.parse().ok().filter(|p| *p > 0)?),
             _ => (rest, default),
         };
-        let host = if host.is_empty() {
-            "127.0.0.1".to_owned()
-        } else {
-            loopback(host)?
-        };
-        Some((engine, authority(&host, port)))
+        let host = if host.is_empty() { "localhost" } else { host };
+        Some((engine, SocketAddr::new(loopback(host)?, port)))
     };
     EngineId::all().filter_map(one).collect()
-}
-
-/// Reads flags and keeps what is wrong with them.
-#[derive(Default)]
-struct FlagReader {
-    errors: Vec<String>,
-}
-
-impl FlagReader {
-    fn parsed<T>(&mut self, flag: &str, read: Result<T, String>) -> Option<T> {
-        read.map_err(|e| self.errors.push(format!("{flag}: {e}")))
-            .ok()
-    }
-
-    fn one<T>(
-        &mut self,
-        flag: &str,
-        value: &Option<String>,
-        parse: impl Fn(&str) -> Result<T, String>,
-    ) -> Option<T> {
-        self.parsed(flag, parse(value.as_deref()?))
-    }
 }
 
 /// Reads variables and keeps a warning for each that is ignored.

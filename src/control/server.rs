@@ -9,11 +9,12 @@ use jsonrpsee::core::{RpcResult, async_trait};
 use jsonrpsee::types::ErrorObjectOwned;
 
 use super::api::ControlApiServer;
+use crate::rules::discovery::Extra;
 use crate::rules::engine::EngineId;
 use crate::rules::ids::{JobId, NodeId};
+use crate::rules::log_level::LogLevel;
 use crate::state::command::{
-    Command, Commands, Enable, LocalBackend, LogLevel, ManualNode, NodeExtra, PrioritySnapshot,
-    Rank,
+    Command, Commands, Enable, LocalBackend, ManualNode, PrioritySnapshot, Rank,
 };
 use crate::state::query::Queries;
 use crate::wire::broker::{NodeRecord, WorkloadState};
@@ -131,7 +132,7 @@ impl ControlApiServer for Handlers {
                 models: models.unwrap_or_default(),
                 ip: None,
             },
-            extra: NodeExtra::default(),
+            extra: Extra::default(),
         };
         self.commands
             .call(|r| Command::AddManual(engine, Box::new(node), r))

@@ -177,7 +177,8 @@ pub(super) mod tests {
     use crate::control::client::{ClientError, ControlApiClient, ControlClient};
     use crate::rules::engine::EngineId;
     use crate::rules::ids::{JobId, NodeId, RunId};
-    use crate::state::command::{Command, CommandQueue, LogLevel};
+    use crate::rules::log_level::LogLevel;
+    use crate::state::command::{Command, CommandQueue};
     use crate::wire::broker::{NodeRecord, WorkloadState};
     use crate::wire::control::*;
     use crate::wire::jsonrpc::CommandError;

@@ -31,6 +31,7 @@ use crate::store::ports::Ports;
 use crate::telemetry::logging::LogHandle;
 use crate::wire::control::{DaemonInfo, Mode};
 
+pub use crate::director::Row;
 use commands::Executor;
 pub use shutdown::Ended;
 

@@ -1,14 +1,17 @@
-//! What an engine tells about its models, read leniently (what users report: R65, R67, R71, R75).
+//! What an engine tells about itself, as far as a probe wants to know (what users report: R65, R67,
+//! R71, R75).
 //!
-//! Owns: the shapes of lists, load states and slots, and whether a body is of the engine's shape
-//! at all. Leaves to others: asking (`probe`), what a node then is (`standing`).
+//! Owns: what is owned, what is warm, slots, and whether a body is of the engine's shape at all.
+//! Leaves to others: reading a list (`rules::models`), asking (`probe`), what a node then is
+//! (`standing`).
 //!
 //! A list is never refused for an entry or a field that is not understood; it is refused when it
 //! has no list at all, since engines exist that answer 200 with an error text to anything.
 
 use serde_json::Value;
 
-use crate::rules::engine::ListShape;
+use crate::rules::engine::{EngineId, ListShape};
+use crate::rules::models::{self, Listed};
 
 /// A model list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,71 +26,70 @@ pub struct Listing {
     pub router: bool,
 }
 
-/// Reads the inventory of an engine whose list has this shape. `None` if there is no list in it.
-/// The other shape is read where the engine's own is absent: llama-server sends both.
-pub fn listing(shape: ListShape, body: &[u8]) -> Option<Listing> {
-    let document: Value = serde_json::from_slice(body).ok()?;
-    let array = |key: &str| document.get(key).and_then(Value::as_array);
-    let entries = match shape {
-        ListShape::Native => array("models").or_else(|| array("data")),
-        ListShape::OpenAi => array("data").or_else(|| array("models")),
-    }?;
-    let mut listing = Listing::default();
-    for entry in entries {
-        add(&mut listing, entry);
-    }
-    tidy(&mut listing.models);
-    tidy(&mut listing.warm);
-    listing.context.sort();
-    listing.context.dedup_by(|a, b| a.0 == b.0);
-    Some(listing)
+/// Reads an engine's inventory. `None` if there is no list in it. The other shape is read where the
+/// engine's own is absent: llama-server sends both.
+pub fn listing(engine: EngineId, body: &[u8]) -> Option<Listing> {
+    let shapes = match engine.spec().inventory.shape {
+        ListShape::Native => [ListShape::Native, ListShape::OpenAi],
+        ListShape::OpenAi => [ListShape::OpenAi, ListShape::Native],
+    };
+    let naming = engine.spec().naming;
+    let entries = shapes
+        .into_iter()
+        .find_map(|shape| models::inventory(body, shape, naming).ok())?;
+    let router = entries.iter().any(|e| e.loaded.is_some());
+    // One that could not be loaded has no owner here until that changes.
+    let owned: Vec<_> = entries.into_iter().filter(|e| !e.failed).collect();
+    Some(Listing {
+        models: names(owned.iter()),
+        warm: names(owned.iter().filter(|e| e.loaded == Some(true))),
+        context: context(&owned),
+        router,
+    })
 }
 
 /// Whether a body is the engine's own list and nothing else: what identifies an engine nobody
 /// named. Stricter than [`listing`], since something else may listen on the port.
-pub fn identifies(shape: ListShape, body: &[u8]) -> bool {
-    let Ok(document) = serde_json::from_slice::<Value>(body) else {
-        return false;
+pub fn identifies(engine: EngineId, body: &[u8]) -> bool {
+    let spec = engine.spec();
+    let enveloped = match spec.inventory.shape {
+        ListShape::Native => true,
+        ListShape::OpenAi => serde_json::from_slice::<Value>(body)
+            .is_ok_and(|d| d.get("object") == Some(&Value::from("list"))),
     };
-    let (key, enveloped) = match shape {
-        ListShape::Native => ("models", true),
-        ListShape::OpenAi => ("data", document.get("object") == Some(&Value::from("list"))),
-    };
-    let entries = document.get(key).and_then(Value::as_array);
-    enveloped && entries.is_some_and(|list| list.iter().all(|e| name(shape, e).is_some()))
+    enveloped && models::parse(body, spec.inventory.shape, spec.naming).is_ok()
 }
 
-/// Ollama's list of running models: names and their context length.
-pub fn running(body: &[u8]) -> Option<Loaded> {
-    let document: Value = serde_json::from_slice(body).ok()?;
-    let mut loaded = Loaded::default();
-    for entry in document.get("models")?.as_array()? {
-        let Some(name) = name(ListShape::Native, entry) else {
-            continue;
-        };
-        note(&mut loaded.context, name, entry.get("context_length"));
-        loaded.warm.push(name.to_owned());
-    }
-    Some(loaded.tidied())
+/// What is in an engine's memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Loaded {
+    /// Models; sorted, each once.
+    pub warm: Vec<String>,
+    /// Context length by model, where told.
+    pub context: Vec<(String, u64)>,
+}
+
+/// Ollama's list of running models: all of them are in memory.
+pub fn running(engine: EngineId, body: &[u8]) -> Option<Loaded> {
+    loaded(engine, ListShape::Native, body, |_| true)
 }
 
 /// LM Studio's list with states.
-pub fn states(body: &[u8]) -> Option<Loaded> {
-    let document: Value = serde_json::from_slice(body).ok()?;
-    let mut loaded = Loaded::default();
-    for entry in document.get("data")?.as_array()? {
-        let Some(name) = name(ListShape::OpenAi, entry) else {
-            continue;
-        };
-        let length = entry
-            .get("loaded_context_length")
-            .or(entry.get("max_context_length"));
-        note(&mut loaded.context, name, length);
-        if entry.get("state").and_then(Value::as_str) == Some("loaded") {
-            loaded.warm.push(name.to_owned());
-        }
-    }
-    Some(loaded.tidied())
+pub fn states(engine: EngineId, body: &[u8]) -> Option<Loaded> {
+    loaded(engine, ListShape::OpenAi, body, |e| e.loaded == Some(true))
+}
+
+fn loaded(
+    engine: EngineId,
+    shape: ListShape,
+    body: &[u8],
+    warm: impl Fn(&&Listed) -> bool,
+) -> Option<Loaded> {
+    let entries = models::inventory(body, shape, engine.spec().naming).ok()?;
+    Some(Loaded {
+        warm: names(entries.iter().filter(warm)),
+        context: context(&entries),
+    })
 }
 
 /// The number of slots in llama.cpp's properties.
@@ -103,136 +105,51 @@ pub fn refusal_code(body: &[u8]) -> Option<String> {
     Some(document.get("code")?.as_str()?.to_owned())
 }
 
-/// What is in an engine's memory.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Loaded {
-    /// Models; sorted, each once.
-    pub warm: Vec<String>,
-    /// Context length by model, where told.
-    pub context: Vec<(String, u64)>,
-}
-
-impl Loaded {
-    fn tidied(mut self) -> Self {
-        tidy(&mut self.warm);
-        self.context.sort();
-        self.context.dedup_by(|a, b| a.0 == b.0);
-        self
-    }
-}
-
-/// How far a router has got with a model.
-enum LoadState {
-    NotTold,
-    Loaded,
-    /// Unloaded or on its way: owned, and cold until it is there.
-    Cold,
-    /// It could not be loaded: not an owner until that changes.
-    Failed,
-}
-
-fn load_state(entry: &Value) -> LoadState {
-    let Some(status) = entry.get("status") else {
-        return LoadState::NotTold;
-    };
-    let failed = |v: &Value| v.get("failed").and_then(Value::as_bool) == Some(true);
-    match status.get("value").and_then(Value::as_str) {
-        _ if failed(status) || failed(entry) => LoadState::Failed,
-        Some("failed") => LoadState::Failed,
-        Some("loaded" | "sleeping") => LoadState::Loaded,
-        Some(_) => LoadState::Cold,
-        None => LoadState::NotTold,
-    }
-}
-
-fn add(listing: &mut Listing, entry: &Value) {
-    let text = |key: &str| {
-        entry
-            .get(key)
-            .and_then(Value::as_str)
-            .filter(|n| !n.is_empty())
-    };
-    let Some(id) = text("id")
-        .or_else(|| text("model"))
-        .or_else(|| text("name"))
-    else {
-        return;
-    };
-    let state = load_state(entry);
-    listing.router |= !matches!(state, LoadState::NotTold);
-    if matches!(state, LoadState::Failed) {
-        return;
-    }
-    // A request may name a model by an alias too; without it the alias would have no owner.
-    let aliases = entry
-        .get("aliases")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten();
-    let aliases = aliases.filter_map(Value::as_str).filter(|a| !a.is_empty());
-    for name in std::iter::once(id).chain(aliases) {
-        listing.models.push(name.to_owned());
-        if matches!(state, LoadState::Loaded) {
-            listing.warm.push(name.to_owned());
-        }
-    }
-    note(
-        &mut listing.context,
-        id,
-        entry.get("meta").and_then(|m| m.get("n_ctx")),
-    );
-}
-
-/// The identity of an entry: `model` or else `name`, or `id`.
-fn name(shape: ListShape, entry: &Value) -> Option<&str> {
-    let text = |key: &str| {
-        entry
-            .get(key)
-            .and_then(Value::as_str)
-            .filter(|n| !n.is_empty())
-    };
-    match shape {
-        ListShape::Native => text("model").or_else(|| text("name")),
-        ListShape::OpenAi => text("id"),
-    }
-}
-
-fn note(context: &mut Vec<(String, u64)>, name: &str, length: Option<&Value>) {
-    let length = length.and_then(Value::as_u64).filter(|n| *n > 0);
-    context.extend(length.map(|n| (name.to_owned(), n)));
-}
-
-/// Engines order their lists by use; sorted, a list changes only when its content does.
-fn tidy(names: &mut Vec<String>) {
+/// The names of models, aliases too: without them an alias would have no owner. Engines order their
+/// lists by use; sorted, a list changes only when its content does.
+fn names<'a>(entries: impl Iterator<Item = &'a Listed>) -> Vec<String> {
+    let of = |e: &'a Listed| std::iter::once(&e.name).chain(&e.aliases).cloned();
+    let mut names: Vec<String> = entries.flat_map(of).collect();
     names.sort();
     names.dedup();
+    names
+}
+
+fn context(entries: &[Listed]) -> Vec<(String, u64)> {
+    let told = |e: &Listed| Some((e.name.clone(), e.context_length?));
+    let mut context: Vec<_> = entries.iter().filter_map(told).collect();
+    context.sort();
+    context
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ListShape::{Native, OpenAi};
 
-    fn names(shape: ListShape, body: &str) -> Option<Vec<String>> {
-        listing(shape, body.as_bytes()).map(|l| l.models)
+    fn engine(id: &str) -> EngineId {
+        EngineId::parse(id).unwrap()
+    }
+
+    /// Ollama's list is of the native shape, llama.cpp's of the other.
+    const NATIVE: &str = "ollama";
+    const OPEN: &str = "llamacpp";
+
+    fn names(id: &str, body: &str) -> Option<Vec<String>> {
+        listing(engine(id), body.as_bytes()).map(|l| l.models)
     }
 
     #[test]
     fn lists_are_read_in_either_shape_and_odd_entries_are_skipped() {
         let native =
             r#"{"models":[{"name":"b:1","model":"b:1"},{"name":"a"},{"x":1},7,{"name":""}]}"#;
-        assert_eq!(names(Native, native).unwrap(), ["a", "b:1"]);
+        assert_eq!(names(NATIVE, native).unwrap(), ["a", "b:1"]);
         let open = r#"{"object":"list","data":[{"id":"x","new":{}},{"id":"x"},{"id":null}]}"#;
-        assert_eq!(names(OpenAi, open).unwrap(), ["x"]);
+        assert_eq!(names(OPEN, open).unwrap(), ["x"]);
         let both = r#"{"models":[{"name":"n"}],"object":"list","data":[{"id":"d"}]}"#;
-        assert_eq!(
-            names(OpenAi, both).unwrap(),
-            ["d"],
-            "llama-server sends both"
-        );
-        assert_eq!(names(Native, both).unwrap(), ["n"]);
-        assert_eq!(names(OpenAi, native).unwrap(), ["a", "b:1"]);
-        assert_eq!(names(Native, r#"{"models":[]}"#).unwrap(), [""; 0]);
+        assert_eq!(names(OPEN, both).unwrap(), ["d"], "llama-server sends both");
+        assert_eq!(names(NATIVE, both).unwrap(), ["n"]);
+        assert_eq!(names(OPEN, native).unwrap(), ["a", "b:1"]);
+        assert_eq!(names(NATIVE, r#"{"models":[]}"#).unwrap(), [""; 0]);
         for no in [
             r#"{"error":"Unexpected endpoint"}"#,
             r#"{"models":null}"#,
@@ -240,8 +157,8 @@ mod tests {
             "<html>",
             "",
         ] {
-            assert_eq!(names(Native, no), None, "{no}");
-            assert_eq!(names(OpenAi, no), None, "{no}");
+            assert_eq!(names(NATIVE, no), None, "{no}");
+            assert_eq!(names(OPEN, no), None, "{no}");
         }
     }
 
@@ -251,10 +168,11 @@ mod tests {
             {"id":"l","status":{"value":"loaded"},"meta":{"n_ctx":4096}},
             {"id":"u","status":{"value":"unloaded","args":["/secret"]}},
             {"id":"w","status":{"value":"loading"}},
+            {"id":"s","status":{"value":"sleeping"}},
             {"id":"f","status":{"value":"failed"}},
             {"id":"g","status":{"value":"unloaded","failed":true}}]}"#;
-        let got = listing(OpenAi, body.as_bytes()).unwrap();
-        assert_eq!(got.models, ["l", "u", "w"]);
+        let got = listing(engine(OPEN), body.as_bytes()).unwrap();
+        assert_eq!(got.models, ["l", "s", "u", "w"]);
         assert_eq!(got.warm, ["l"]);
         assert_eq!(got.context, [("l".to_owned(), 4096)]);
         assert!(got.router);
@@ -263,48 +181,44 @@ mod tests {
     #[test]
     fn an_alias_is_owned_like_its_model() {
         let body = r#"{"object":"list","data":[{"id":"m","aliases":["m","fast"]}]}"#;
-        let got = listing(OpenAi, body.as_bytes()).unwrap();
+        let got = listing(engine(OPEN), body.as_bytes()).unwrap();
         assert_eq!(got.models, ["fast", "m"]);
         assert!(!got.router);
     }
 
     #[test]
     fn only_the_engines_own_shape_identifies_it() {
-        for (shape, body, want) in [
-            (Native, r#"{"models":[]}"#, true),
-            (Native, r#"{"models":[{"name":"a"}]}"#, true),
-            (Native, r#"{"models":["a"]}"#, false),
-            (Native, r#"{"object":"list","data":[]}"#, false),
-            (OpenAi, r#"{"object":"list","data":[{"id":"a"}]}"#, true),
-            (OpenAi, r#"{"object":"list","data":[]}"#, true),
-            (OpenAi, r#"{"data":[{"id":"a"}]}"#, false),
-            (OpenAi, r#"{"object":"list","data":[{"name":"a"}]}"#, false),
-            (
-                OpenAi,
-                r#"{"error":"Unexpected endpoint or method."}"#,
-                false,
-            ),
-            (OpenAi, "Not Found", false),
+        for (id, body, want) in [
+            (NATIVE, r#"{"models":[]}"#, true),
+            (NATIVE, r#"{"models":[{"name":"a"}]}"#, true),
+            (NATIVE, r#"{"models":["a"]}"#, false),
+            (NATIVE, r#"{"object":"list","data":[]}"#, false),
+            (OPEN, r#"{"object":"list","data":[{"id":"a"}]}"#, true),
+            (OPEN, r#"{"object":"list","data":[]}"#, true),
+            (OPEN, r#"{"data":[{"id":"a"}]}"#, false),
+            (OPEN, r#"{"object":"list","data":[{"name":"a"}]}"#, false),
+            (OPEN, r#"{"error":"Unexpected endpoint or method."}"#, false),
+            (OPEN, "Not Found", false),
         ] {
-            assert_eq!(identifies(shape, body.as_bytes()), want, "{body}");
+            assert_eq!(identifies(engine(id), body.as_bytes()), want, "{body}");
         }
     }
 
     #[test]
     fn loaded_models_are_told_per_engine() {
         let ps = br#"{"models":[{"name":"b","context_length":8192},{"model":"a"}]}"#;
-        let got = running(ps).unwrap();
+        let got = running(engine(NATIVE), ps).unwrap();
         assert_eq!(
             (got.warm, got.context),
             (vec!["a".into(), "b".into()], vec![("b".into(), 8192)])
         );
         let v0 = br#"{"data":[{"id":"a","state":"loaded","loaded_context_length":4096,
             "max_context_length":32768},{"id":"b","state":"not-loaded","max_context_length":8192}]}"#;
-        let got = states(v0).unwrap();
+        let got = states(engine("lmstudio"), v0).unwrap();
         assert_eq!(got.warm, ["a"]);
         assert_eq!(got.context, [("a".into(), 4096), ("b".into(), 8192)]);
-        assert_eq!(running(b"{}"), None);
-        assert_eq!(states(br#"{"error":"x"}"#), None);
+        assert_eq!(running(engine(NATIVE), b"{}"), None);
+        assert_eq!(states(engine("lmstudio"), br#"{"error":"x"}"#), None);
     }
 
     #[test]

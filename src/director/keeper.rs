@@ -21,6 +21,7 @@ use super::probe::{self, Target};
 use super::standing::{Miss, Reading, Standing};
 use crate::config::file::NodeSetting;
 use crate::net::fetch::Limits;
+use crate::rules::addresses::is_loopback_host;
 use crate::rules::engine::EngineId;
 use crate::rules::ids::NodeId;
 use crate::state::command::{Command, Commands};
@@ -200,6 +201,14 @@ impl Keeper {
         of.map(|n| n.id.clone()).collect()
     }
 
+    /// A model of this engine that can be asked for.
+    pub fn example(&self, engine: EngineId) -> Option<String> {
+        let of = self
+            .active()
+            .filter(|n| n.target.engine == engine && n.standing.is_up());
+        plan::common_model(of.map(Kept::models))
+    }
+
     /// The ports of 127.0.0.1 on which this engine itself was found.
     pub fn own_ports(&self, engine: EngineId) -> Vec<u16> {
         let here = self
@@ -275,7 +284,7 @@ impl Keeper {
             &url.prefix,
         );
         // Peers and clients of this machine's engine speak to its origin, so no prefix.
-        let local = plan::is_loopback(&url.host)
+        let local = is_loopback_host(&url.host)
             && url.prefix.is_empty()
             && !self
                 .nodes
@@ -289,13 +298,7 @@ impl Keeper {
             api_key: node.api_key.clone(),
             models_known: node.models.is_some(),
         };
-        let here = plan::is_this_machine(&url.host, self.names.host_name());
-        let host = if here {
-            self.names.host_name().to_owned()
-        } else {
-            url.host.clone()
-        };
-        let mut kept = Kept::new(id, target, host);
+        let mut kept = Kept::new(id, target);
         kept.models.clone_from(&node.models);
         kept.slots = node.slots;
         kept.weight = node.weight.unwrap_or(0);
@@ -351,7 +354,7 @@ impl Keeper {
             models_known: false,
         };
         tracing::info!(%engine, node = %id, port = place.port, "found an engine on this machine");
-        let mut kept = Kept::new(id, target, host);
+        let mut kept = Kept::new(id, target);
         (kept.local, kept.found) = (local.is_none(), true);
         self.nodes.push(kept);
     }

@@ -7,8 +7,9 @@ use tokio::time::Instant;
 
 use super::probe::Target;
 use super::standing::{Miss, Reading, Standing};
+use crate::rules::discovery::Extra;
 use crate::rules::ids::NodeId;
-use crate::state::command::{LocalBackend, ManualNode, NodeExtra};
+use crate::state::command::{LocalBackend, ManualNode};
 use crate::wire::broker::NodeRecord;
 
 /// When something is asked next.
@@ -58,8 +59,6 @@ pub struct Kept {
     pub id: NodeId,
     /// Whom to ask.
     pub target: Target,
-    /// Host as people know it.
-    pub host: String,
     /// Configured models.
     pub models: Option<Vec<String>>,
     /// Configured slots.
@@ -82,11 +81,10 @@ pub struct Kept {
 
 impl Kept {
     /// A node of which nothing but its place is known.
-    pub fn new(id: NodeId, target: Target, host: String) -> Self {
+    pub fn new(id: NodeId, target: Target) -> Self {
         Self {
             id,
             target,
-            host,
             models: None,
             slots: None,
             weight: 0,
@@ -134,25 +132,28 @@ impl Kept {
         self.target.host.clone()
     }
 
+    /// What it serves: as configured, else as it told.
+    pub fn models(&self) -> &[String] {
+        let told = self.standing.reading().models.as_ref();
+        self.models.as_ref().or(told).map_or(&[], Vec::as_slice)
+    }
+
     /// It as a node.
     pub fn manual(&self) -> ManualNode {
         let reading = self.standing.reading();
         let record = NodeRecord {
             id: self.id.as_str().to_owned(),
-            host: self.host.clone(),
+            // The id is the machine's name, or what somebody called the node: what people know.
+            host: self.id.as_str().to_owned(),
             port: self.target.port,
             addresses: vec![self.address()],
             txt: Vec::new(),
-            models: self
-                .models
-                .clone()
-                .or_else(|| reading.models.clone())
-                .unwrap_or_default(),
+            models: self.models().to_vec(),
             ip: None,
         };
-        let extra = NodeExtra {
+        let extra = Extra {
             prefix: self.target.prefix.clone(),
-            api_key: self.target.api_key.as_ref().map(|k| k.reveal().to_owned()),
+            api_key: self.target.api_key.clone(),
             warm: reading.warm.clone().unwrap_or_default(),
             slots: self.slots.or(reading.slots).unwrap_or(0),
             weight: self.weight,

@@ -13,9 +13,10 @@ use super::inventory;
 use crate::config::settings::Settings;
 use crate::net::fetch::{self, Limits};
 use crate::rules::engine::EngineId;
+use crate::rules::ingress;
 
 /// Tells our own kind that an engine is looked for: a facade answers it with 409.
-pub const IDENTITY_PROBE: HeaderName = HeaderName::from_static("x-nvpair-engine-identity-probe");
+pub const IDENTITY_PROBE: HeaderName = HeaderName::from_static(ingress::IDENTITY_PROBE);
 /// Value of [`IDENTITY_PROBE`].
 pub const YES: HeaderValue = HeaderValue::from_static("1");
 
@@ -37,7 +38,7 @@ pub fn places(settings: &Settings) -> Vec<Place> {
     let mut places: Vec<Place> = Vec::new();
     for engine in settings.engines.iter().map(|e| e.engine) {
         let variable = settings.host_variables.iter().filter(|(e, _)| *e == engine);
-        let variable = variable.filter_map(|(_, a)| port_of(a));
+        let variable = variable.map(|(_, a)| a.port());
         let table = [engine.spec().facade_port, engine.spec().moved_port];
         for port in variable.chain(table) {
             let place = Place { engine, port };
@@ -61,7 +62,7 @@ pub async fn identify(place: Place, limits: Limits) -> bool {
     let probe = [(IDENTITY_PROBE, YES)];
     match fetch::get("127.0.0.1", place.port, inventory.path, &probe, limits).await {
         Ok(answer) => {
-            answer.status == StatusCode::OK && inventory::identifies(inventory.shape, &answer.body)
+            answer.status == StatusCode::OK && inventory::identifies(place.engine, &answer.body)
         },
         Err(_) => false,
     }
@@ -91,7 +92,9 @@ mod tests {
     fn engines_are_looked_for_at_their_variable_then_stock_then_moved() {
         let env = |name: &str| (name == "OLLAMA_HOST").then(|| "127.0.0.1:11500".into());
         let flags = Flags {
-            engines: vec!["ollama".into(), "llamacpp".into()],
+            engines: ["ollama", "llamacpp"]
+                .map(|e| (EngineId::parse(e).unwrap(), None))
+                .to_vec(),
             ..Flags::default()
         };
         let settings = resolve(&flags, &Config::default(), &env).unwrap();

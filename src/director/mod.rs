@@ -13,6 +13,7 @@ pub mod probe;
 pub mod standing;
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
@@ -146,8 +147,9 @@ pub async fn start(
         return Err(StartError(down));
     }
     keeper.tell_all().await;
-    let row =
-        |(e, b, r): &(EngineId, Enabled, PortReason)| plan::row(*e, b.port, *r, keeper.ids(*e));
+    let row = |(e, b, r): &(EngineId, Enabled, PortReason)| {
+        plan::row(*e, b.port, *r, keeper.ids(*e), keeper.example(*e))
+    };
     let rows = up.iter().map(row).collect();
     let mut warnings = warnings(settings, &wanted, down);
     warnings.extend(keeper.complaints());
@@ -241,17 +243,17 @@ impl Opener<'_> {
         own: &[u16],
     ) -> Result<Enabled, CommandError> {
         let asked = self.settings.aliases.iter().filter(|(e, _)| *e == engine);
-        let asked: Vec<_> = asked.map(|(_, address)| address.clone()).collect();
+        let asked: Vec<_> = asked.map(|(_, address)| *address).collect();
         let proposed = match asked.is_empty() {
             true => self.proposal(engine, attempt, own).await,
             false => None,
         };
         let Some(address) = proposed else {
-            return self.send(engine, attempt, asked).await;
+            return self.send(engine, attempt, &asked).await;
         };
-        match self.send(engine, attempt, vec![address]).await {
+        match self.send(engine, attempt, &[address]).await {
             // Nobody asked for the alias, so it must not cost the facade: it may equal a saved port.
-            Err(e) if e.code == ErrorCode::Refused => self.send(engine, attempt, asked).await,
+            Err(e) if e.code == ErrorCode::Refused => self.send(engine, attempt, &asked).await,
             other => other,
         }
     }
@@ -264,29 +266,29 @@ impl Opener<'_> {
         engine: EngineId,
         attempt: plan::Attempt,
         own: &[u16],
-    ) -> Option<String> {
+    ) -> Option<SocketAddr> {
         let variables = &self.settings.host_variables;
-        let (_, address) = variables.iter().find(|(e, _)| *e == engine)?;
-        let port = local::port_of(address)?;
+        let (_, address) = *variables.iter().find(|(e, _)| *e == engine)?;
+        let port = address.port();
         let primary = if attempt.port == 0 {
             engine.spec().standalone_port
         } else {
             attempt.port
         };
         let free = !own.is_empty() && port != primary && !self.is_taken(port).await;
-        free.then(|| address.clone())
+        free.then_some(address)
     }
 
     async fn send(
         &self,
         engine: EngineId,
         attempt: plan::Attempt,
-        alias_addresses: Vec<String>,
+        aliases: &[SocketAddr],
     ) -> Result<Enabled, CommandError> {
         let enable = Enable {
             engine,
             port: i64::from(attempt.port),
-            alias_addresses,
+            alias_addresses: aliases.iter().map(SocketAddr::to_string).collect(),
             ignore_persisted_port: attempt.ignore_saved,
         };
         self.commands.call(|r| Command::Enable(enable, r)).await

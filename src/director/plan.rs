@@ -3,24 +3,17 @@
 //! Owns: those rules (product.md section 3). Pure.
 //! Leaves to others: looking (`local`, `probe`), asking the daemon (`mod`).
 
-use std::net::IpAddr;
+use std::collections::BTreeMap;
 
-use crate::config::node_url::authority;
 use crate::config::settings::PortAsk;
+use crate::rules::addresses::{authority, is_loopback_host};
 use crate::rules::engine::EngineId;
 use crate::rules::ids::NodeId;
 use crate::state::command::{Enabled, PortRule};
 
-/// Whether a URL's host is a loopback one.
-pub fn is_loopback(host: &str) -> bool {
-    let name = host.strip_suffix('.').unwrap_or(host);
-    name.eq_ignore_ascii_case("localhost")
-        || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
-}
-
 /// Whether a URL's host is this machine, as far as its spelling tells.
 pub fn is_this_machine(host: &str, host_name: &str) -> bool {
-    is_loopback(host) || host.eq_ignore_ascii_case(host_name)
+    is_loopback_host(host) || host.eq_ignore_ascii_case(host_name)
 }
 
 /// Gives nodes their ids. A node is a machine: two engines on one host share the id, and with it
@@ -215,12 +208,20 @@ pub struct Row {
     pub paste: String,
     /// Ids of its nodes.
     pub nodes: Vec<NodeId>,
+    /// A model that can be asked for, best one that all of them have.
+    pub model: Option<String>,
     /// What to do, where there are none.
     pub hint: Option<String>,
 }
 
 /// The row of a facade.
-pub fn row(engine: EngineId, port: u16, reason: PortReason, nodes: Vec<NodeId>) -> Row {
+pub fn row(
+    engine: EngineId,
+    port: u16,
+    reason: PortReason,
+    nodes: Vec<NodeId>,
+    model: Option<String>,
+) -> Row {
     let spec = engine.spec();
     // The engine's own port first, unless the facade has it: both are looked at all the time.
     let start = if port == spec.facade_port {
@@ -240,7 +241,19 @@ pub fn row(engine: EngineId, port: u16, reason: PortReason, nodes: Vec<NodeId>) 
         paste: format!("http://localhost:{port}{}", spec.client_base),
         hint: nodes.is_empty().then(|| format!("none yet: {hint}")),
         nodes,
+        model,
     }
+}
+
+/// The model that most nodes list; of several, the first by name.
+pub fn common_model<'a>(lists: impl Iterator<Item = &'a [String]>) -> Option<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for model in lists.flatten() {
+        *counts.entry(model).or_default() += 1;
+    }
+    let best = counts.values().max().copied()?;
+    let (model, _) = counts.into_iter().find(|(_, count)| *count == best)?;
+    Some(model.to_owned())
 }
 
 fn note(display: &str, reason: PortReason) -> Option<String> {
@@ -440,14 +453,33 @@ mod tests {
                 bound.port,
                 reason(ask, attempt, &bound, &own),
                 Vec::new(),
+                None,
             );
             assert_eq!(row.note.as_deref(), want);
         }
     }
 
     #[test]
+    fn the_model_to_try_is_one_that_most_nodes_have() {
+        let lists = [
+            vec!["b".to_owned(), "c".to_owned()],
+            vec!["a".into(), "b".into()],
+        ];
+        let common = |n| common_model(lists.iter().take(n).map(Vec::as_slice));
+        assert_eq!(common(2).as_deref(), Some("b"));
+        assert_eq!(common(1).as_deref(), Some("b"));
+        assert_eq!(common(0), None);
+    }
+
+    #[test]
     fn a_row_says_what_to_paste_and_what_to_do() {
-        let llama = row(engine("llamacpp"), 8080, PortReason::Standalone, Vec::new());
+        let llama = row(
+            engine("llamacpp"),
+            8080,
+            PortReason::Standalone,
+            Vec::new(),
+            None,
+        );
         assert_eq!(llama.listening, "localhost:8080");
         assert_eq!(llama.paste, "http://localhost:8080/v1");
         let hint = "none yet: start llama.cpp on 8081, or add --node llamacpp=URL";
@@ -457,6 +489,7 @@ mod tests {
             11435,
             PortReason::Standalone,
             vec!["this-pc".into()],
+            None,
         );
         assert_eq!(ollama.paste, "http://localhost:11435");
         assert_eq!((ollama.hint, ollama.nodes.len()), (None, 1));

@@ -9,9 +9,9 @@ use http::{HeaderValue, StatusCode};
 use super::inventory::{self, Listing, Loaded};
 use super::local::{IDENTITY_PROBE, YES};
 use super::standing::{Miss, Reading};
-use crate::config::secret::Secret;
 use crate::net::fetch::{self, Fetched, Limits};
 use crate::rules::engine::{EngineId, Warm};
+use crate::rules::secret::Secret;
 
 /// Refusals that only a facade gives. From another machine the door's come before the 409.
 const FACADE_CODES: [&str; 3] = ["proxy-facade", "loopback-only", "host-not-allowed"];
@@ -73,9 +73,8 @@ fn accepted(target: &Target, answer: &Fetched) -> Result<Option<Listing>, Miss> 
             return Err(Miss::Facade);
         }
     }
-    let shape = target.engine.spec().inventory.shape;
     let listing = if answer.status == StatusCode::OK {
-        inventory::listing(shape, &answer.body)
+        inventory::listing(target.engine, &answer.body)
     } else {
         None
     };
@@ -108,11 +107,17 @@ async fn with_state(target: &Target, listing: Listing, limits: Limits) -> Readin
     match target.engine.spec().inventory.warm {
         Warm::RunningList { path } => {
             let body = optional(target, path, limits).await;
-            loaded(&mut reading, body.and_then(|b| inventory::running(&b)));
+            loaded(
+                &mut reading,
+                body.and_then(|b| inventory::running(target.engine, &b)),
+            );
         },
         Warm::StateList { path } => {
             let body = optional(target, path, limits).await;
-            loaded(&mut reading, body.and_then(|b| inventory::states(&b)));
+            loaded(
+                &mut reading,
+                body.and_then(|b| inventory::states(target.engine, &b)),
+            );
         },
         Warm::Props { path } => {
             // Without load states it is a server of one model, which is in memory.

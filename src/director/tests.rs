@@ -280,6 +280,7 @@ fn shown(engine: EngineId, node: &ManualNode) -> String {
         .as_deref()
         .map_or("up".to_owned(), |why| format!("gone: {why}"));
     let local = if x.local { " local" } else { "" };
+    assert_eq!(r.host, r.id, "the id is what people are shown");
     format!(
         "node {engine} {} {}:{}{} [{}] warm [{}] slots {} ctx {}{local} {state}",
         r.id,
@@ -359,7 +360,11 @@ fn settings(engines: &[&str], toml: &str) -> Settings {
     } else {
         file::parse("c", toml, &none).unwrap()
     };
-    let engines = engines.iter().map(|e| (*e).to_owned()).collect();
+    let flag = |text: &&str| match text.split_once('=') {
+        Some((name, port)) => (id(name), Some(port.parse().unwrap())),
+        None => (id(text), None),
+    };
+    let engines = engines.iter().map(flag).collect();
     resolve(
         &Flags {
             engines,
@@ -828,7 +833,7 @@ async fn the_host_variables_address_is_proposed_only_beside_a_running_engine() {
     ] {
         let mut bench = Bench::new();
         let mut s = settings(&["ollama"], "");
-        s.host_variables = vec![(id("ollama"), "127.0.0.1:11500".to_owned())];
+        s.host_variables = vec![(id("ollama"), "127.0.0.1:11500".parse().unwrap())];
         if running {
             bench.look("ollama", engine.port);
         }

@@ -41,17 +41,30 @@ pub fn rank(addresses: &[String], txt: &[String], is_ours: impl Fn(IpAddr) -> bo
 
 /// An IP literal, with or without brackets; an IPv4-mapped IPv6 address counts as IPv4.
 pub fn parse_ip(text: &str) -> Option<IpAddr> {
-    let text = text
-        .strip_prefix('[')
-        .and_then(|t| t.strip_suffix(']'))
-        .unwrap_or(text);
+    let text = without_brackets(text);
     text.parse::<IpAddr>().ok().map(|ip| ip.to_canonical())
 }
 
-/// Whether a host is a loopback address, or the name `localhost` (any case, optional final dot).
-pub fn is_loopback_host(host: &str) -> bool {
+/// A host without the brackets that a URL puts around an IPv6 address.
+pub fn without_brackets(host: &str) -> &str {
+    host.strip_prefix('[')
+        .and_then(|h| h.strip_suffix(']'))
+        .unwrap_or(host)
+}
+
+/// The loopback address that a host means: a literal, or `localhost` (any case, optional final
+/// dot), which is 127.0.0.1.
+pub fn loopback(host: &str) -> Option<IpAddr> {
     let name = host.strip_suffix('.').unwrap_or(host);
-    name.eq_ignore_ascii_case("localhost") || parse_ip(host).is_some_and(|ip| ip.is_loopback())
+    if name.eq_ignore_ascii_case("localhost") {
+        return Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    }
+    parse_ip(host).filter(IpAddr::is_loopback)
+}
+
+/// Whether a host is a loopback address, or the name `localhost`.
+pub fn is_loopback_host(host: &str) -> bool {
+    loopback(host).is_some()
 }
 
 /// Whether two loopback hosts are the same listener: equal addresses, or `localhost` against

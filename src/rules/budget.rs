@@ -17,6 +17,9 @@ pub const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Default of both response caps.
 pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
+/// What is buffered of a request for another try by default: 128 MiB.
+pub const MAX_REQUEST_BYTES: u64 = 128 << 20;
+
 /// Time one write or flush towards the client may take.
 pub const CLIENT_WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 

@@ -14,9 +14,10 @@ use http::HeaderValue;
 use rustc_hash::FxHashMap;
 
 use super::addresses;
-use super::discovery::{Node, Secret};
+use super::discovery::Node;
 use super::engine::Naming;
 use super::ids::NodeId;
+use super::secret::Secret;
 
 /// How a target is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]

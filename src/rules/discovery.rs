@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::ids::NodeId;
+use super::secret::Secret;
 
 /// One node of one facade.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,47 +29,25 @@ pub struct Node {
     pub extra: Extra,
 }
 
-/// Particulars of a node that this daemon probes itself.
+/// Particulars of a node that this daemon probes itself; none of them from a broker.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extra {
-    /// Path prefix, without trailing slash.
+    /// In front of every path, without trailing slash; usually empty.
     pub prefix: String,
     /// Sent as bearer token to this node only.
     pub api_key: Option<Secret>,
     /// Models in its memory.
     pub warm: Vec<String>,
-    /// Parallel requests it runs; 0 = not known.
+    /// Parallel requests it runs; 0 = not known, counts as 1.
     pub slots: u32,
     /// Relative weight; 0 = 1.
     pub weight: u32,
-    /// Context length by model.
+    /// Context length by model, where told.
     pub context: Vec<(String, u64)>,
-    /// Why it cannot be used now.
+    /// Why it cannot be used now: then it stays listed but is no candidate.
     pub unreachable: Option<String>,
     /// This machine's own engine.
     pub local: bool,
-}
-
-/// A credential. It never shows in a debug print, hence in no log.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Wraps a credential.
-    pub fn new(value: String) -> Self {
-        Self(value)
-    }
-
-    /// The credential, for the one request it belongs to.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("***")
-    }
 }
 
 /// Two sets of nodes compared, each part by id.
@@ -166,10 +145,5 @@ pub(crate) mod tests {
             ..a.clone()
         };
         assert_eq!(diff(&set(&[a]), &set(&[b])), Diff::default());
-    }
-
-    #[test]
-    fn secrets_do_not_print() {
-        assert_eq!(format!("{:?}", Secret::new("canary".into())), "***");
     }
 }

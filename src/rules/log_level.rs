@@ -1,4 +1,4 @@
-//! Severity of the log, as the original spells it.
+//! Severity of the log, as the original spells it, and the form of its lines.
 //!
 //! Owns: the names and their order. Leaves to others: the log itself (`telemetry::logging`).
 
@@ -28,8 +28,13 @@ impl LogLevel {
         }
     }
 
+    /// Its name and itself, for tables of words.
+    pub const fn word(self) -> (&'static str, Self) {
+        (self.as_str(), self)
+    }
+
     /// Its name.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Debug => "debug",
             Self::Info => "info",
@@ -47,6 +52,28 @@ pub enum LogFormat {
     Text,
     /// One JSON object a line.
     Json,
+}
+
+impl LogFormat {
+    /// The form of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Text, Self::Json]
+            .into_iter()
+            .find(|form| form.as_str() == name)
+    }
+
+    /// Its name and itself, for tables of words.
+    pub const fn word(self) -> (&'static str, Self) {
+        (self.as_str(), self)
+    }
+
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
 }
 
 #[cfg(test)]

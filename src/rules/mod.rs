@@ -20,6 +20,7 @@ pub mod policy;
 pub mod port;
 pub mod reservations;
 pub mod route;
+pub mod secret;
 pub mod units;
 pub mod usage;
 pub mod workload;

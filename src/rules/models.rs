@@ -110,6 +110,8 @@ pub fn render(shape: ListShape, records: &[Record<'_>]) -> Vec<u8> {
 pub struct Listed {
     /// Its name as the engine writes it, trimmed.
     pub name: String,
+    /// Other names by which a request may ask for it.
+    pub aliases: Vec<String>,
     /// Whether it is in memory, where the list tells.
     pub loaded: Option<bool>,
     /// The engine tried to load it and could not.
@@ -133,8 +135,9 @@ pub fn inventory(body: &[u8], shape: ListShape, naming: Naming) -> Result<Vec<Li
         if seen.insert(naming.normalize(name).into_owned()) {
             listed.push(Listed {
                 name: name.to_owned(),
+                aliases: aliases(&entry),
                 loaded: loaded(&entry),
-                failed: entry.pointer("/status/failed") == Some(&Value::Bool(true)),
+                failed: failed(&entry),
                 context_length: context_length(&entry),
             });
         }
@@ -142,16 +145,29 @@ pub fn inventory(body: &[u8], shape: ListShape, naming: Naming) -> Result<Vec<Li
     Ok(listed)
 }
 
-/// llama.cpp's router tells `status.value`, LM Studio `state`.
+/// llama.cpp's router tells `status.value`, LM Studio `state`. Every other word means that it must
+/// be loaded first; a sleeping model's memory is given back too.
 fn loaded(entry: &Value) -> Option<bool> {
     let told = entry
         .pointer("/status/value")
         .or_else(|| entry.get("state"))?;
-    match told.as_str()? {
-        "loaded" => Some(true),
-        "unloaded" | "loading" | "not-loaded" => Some(false),
-        _ => None,
-    }
+    Some(told.as_str()? == "loaded")
+}
+
+fn failed(entry: &Value) -> bool {
+    let told = |path| entry.pointer(path);
+    told("/status/failed") == Some(&Value::Bool(true))
+        || told("/status/value").and_then(Value::as_str) == Some("failed")
+}
+
+fn aliases(entry: &Value) -> Vec<String> {
+    let listed = entry.get("aliases").and_then(Value::as_array);
+    let names = listed.into_iter().flatten().filter_map(Value::as_str);
+    names
+        .map(str::trim)
+        .filter(|a| !a.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 fn context_length(entry: &Value) -> Option<u64> {
@@ -426,8 +442,9 @@ mod tests {
             ),
             (
                 r#""status":{"value":"sleeping","failed":false}"#,
-                (None, false, None),
+                (Some(false), false, None),
             ),
+            (r#""status":{"value":"failed"}"#, (Some(false), true, None)),
             (r#""status":"loaded""#, (None, false, None)),
             (
                 r#""state":"loaded","max_context_length":8,"loaded_context_length":4"#,

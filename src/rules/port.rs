@@ -2,9 +2,9 @@
 //!
 //! Owns: the precedence and the checks. Leaves to others: reading the saved port, binding.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
-use super::addresses::parse_ip;
+use super::addresses::loopback;
 use super::engine::EngineId;
 
 /// Alias addresses a facade may have: both loopback families.
@@ -95,22 +95,16 @@ pub fn aliases(
     Ok(all)
 }
 
-fn alias(text: &str) -> Result<SocketAddr, String> {
+/// One alias address, `HOST:PORT`; `localhost` is 127.0.0.1.
+pub fn alias(text: &str) -> Result<SocketAddr, String> {
     let wrong = || format!("alias {text} is not a loopback HOST:PORT");
     let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
     let port: u16 = port.parse().ok().filter(|p| *p > 0).ok_or_else(wrong)?;
-    let name = host.strip_suffix('.').unwrap_or(host);
-    let ip = if name.eq_ignore_ascii_case("localhost") {
-        IpAddr::from([127, 0, 0, 1])
-    } else if host.contains(':') && !host.starts_with('[') {
+    if host.contains(':') && !host.starts_with('[') {
         // An IPv6 address without brackets: where its port begins is anybody's guess.
         return Err(wrong());
-    } else {
-        parse_ip(host)
-            .filter(IpAddr::is_loopback)
-            .ok_or_else(wrong)?
-    };
-    Ok(SocketAddr::new(ip, port))
+    }
+    Ok(SocketAddr::new(loopback(host).ok_or_else(wrong)?, port))
 }
 
 #[cfg(test)]

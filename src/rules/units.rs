@@ -133,12 +133,16 @@ pub enum SizeError {
     /// Not a whole number with a known unit.
     #[error("{0:?} is not a size; write bytes, or a whole number of KiB, MiB or GiB like 64MiB")]
     Malformed(String),
+    /// Nothing at all.
+    #[error("a size must be at least 1 byte")]
+    Zero,
     /// More than 64 bits of bytes.
     #[error("{0:?} is too large")]
     TooLarge(String),
 }
 
 /// Reads a size: bytes, or a whole number with `B`, `KiB`, `MiB` or `GiB`; case does not matter.
+/// At least one byte: no limit of ours makes sense at none, and none of them means "off" at 0.
 pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     let malformed = || SizeError::Malformed(text.to_owned());
     let end = text
@@ -157,7 +161,10 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     };
     let too_large = || SizeError::TooLarge(text.to_owned());
     let n: u64 = digits.parse().map_err(|_| too_large())?;
-    n.checked_mul(scale).ok_or_else(too_large)
+    match n.checked_mul(scale) {
+        Some(0) => Err(SizeError::Zero),
+        size => size.ok_or_else(too_large),
+    }
 }
 
 /// A span as a table shows it: `4s`, `2m`, `2h 14m`, `3d 5h`.
@@ -265,7 +272,6 @@ mod tests {
     #[test]
     fn sizes_are_bytes_or_binary_units() {
         for (text, want) in [
-            ("0", 0),
             ("1", 1),
             ("12B", 12),
             ("64MiB", 64 << 20),
@@ -280,6 +286,9 @@ mod tests {
                 matches!(parse_size(text), Err(SizeError::Malformed(_))),
                 "{text:?}"
             );
+        }
+        for text in ["0", "0MiB"] {
+            assert_eq!(parse_size(text), Err(SizeError::Zero), "{text:?}");
         }
         for text in ["99999999999999999999", "99999999999GiB"] {
             assert!(

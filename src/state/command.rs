@@ -11,9 +11,10 @@
 
 use tokio::sync::{mpsc, oneshot};
 
+use crate::rules::discovery::Extra;
 use crate::rules::engine::EngineId;
 use crate::rules::ids::NodeId;
-pub use crate::rules::log_level::LogLevel;
+use crate::rules::log_level::LogLevel;
 pub use crate::rules::port::Decided as PortRule;
 use crate::wire::broker::{DirectoryNode, NodeRecord};
 use crate::wire::control::PortSet;
@@ -65,28 +66,7 @@ pub struct ManualNode {
     /// Id, host, port, addresses, models.
     pub record: NodeRecord,
     /// What only a standalone driver knows; empty from a broker.
-    pub extra: NodeExtra,
-}
-
-/// Particulars of a probed node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NodeExtra {
-    /// Path prefix in front of every path, without trailing slash; usually empty.
-    pub prefix: String,
-    /// Sent as `Authorization: Bearer` to this node only.
-    pub api_key: Option<String>,
-    /// Models in its memory.
-    pub warm: Vec<String>,
-    /// Parallel requests it runs; 0 = not known, counts as 1.
-    pub slots: u32,
-    /// Relative weight; 0 = 1.
-    pub weight: u32,
-    /// Context length by model, where told.
-    pub context: Vec<(String, u64)>,
-    /// Whether its last probes failed: then it stays listed but is no candidate.
-    pub unreachable: Option<String>,
-    /// Whether it is this machine's own engine.
-    pub local: bool,
+    pub extra: Extra,
 }
 
 /// `node/set-local-backend`: this machine's engine.

@@ -2,7 +2,7 @@
 //!
 //! Owns: the projection. Leaves to others: overlays and their changes (`facade`).
 
-use crate::rules::discovery::{Extra, Node, Secret, shown_ip};
+use crate::rules::discovery::{Extra, Node, shown_ip};
 use crate::rules::engine::EngineId;
 use crate::wire::broker::{DirectoryNode, NodeRecord};
 
@@ -45,10 +45,7 @@ pub fn project(engine: EngineId, d: DirectoryNode) -> Option<Node> {
 
 /// The node that somebody named by hand.
 pub fn manual(m: ManualNode) -> Node {
-    let ManualNode {
-        record: r,
-        extra: e,
-    } = m;
+    let r = m.record;
     Node {
         id: r.id.into(),
         host: r.host,
@@ -57,16 +54,7 @@ pub fn manual(m: ManualNode) -> Node {
         txt: r.txt,
         models: r.models,
         principal: None,
-        extra: Extra {
-            prefix: e.prefix,
-            api_key: e.api_key.map(Secret::new),
-            warm: e.warm,
-            slots: e.slots,
-            weight: e.weight,
-            context: e.context,
-            unreachable: e.unreachable,
-            local: e.local,
-        },
+        extra: m.extra,
     }
 }
 

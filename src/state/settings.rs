@@ -2,10 +2,7 @@
 //!
 //! Owns: the values. Leaves to others: where they come from (`config`), applying them (`facade`).
 
-use crate::rules::budget::{Cap, RESPONSE_TIMEOUT};
-
-/// What is buffered of a request by default: 128 MiB.
-pub const MAX_REQUEST_BYTES: u64 = 128 * 1024 * 1024;
+use crate::rules::budget::{Cap, MAX_REQUEST_BYTES, RESPONSE_TIMEOUT};
 
 /// Limits and door rules.
 #[derive(Clone, Debug)]

@@ -18,8 +18,9 @@ fn shows_facades_nodes_and_counts() {
         "{}",
         said.out
     );
+    // Two nodes are called `rig`, so that only the id says which one is meant.
     assert!(
-        squeezed[3].starts_with("LM Studio 1234 rig 2 3 "),
+        squeezed[3].starts_with("LM Studio 1234 uuid-1 2 3 "),
         "{}",
         said.out
     );
@@ -33,6 +34,11 @@ fn shows_facades_nodes_and_counts() {
         "this-pc Ollama local healthy 2 1 0 1 2 qwen3:8b"
     );
     assert_eq!(squeezed[8], "tower.lan Ollama manual healthy 2 1 0 1 2 -");
+    assert!(
+        squeezed[9].starts_with("uuid-1 LM Studio peer "),
+        "{}",
+        said.out
+    );
     assert_eq!(
         said.out.lines().last().unwrap(),
         "Scheduler: generation 41, 3 s old.  \

@@ -1,6 +1,7 @@
 //! A value that must never be shown.
 //!
-//! Owns: keeping keys out of debug output. Leaves to others: where a key is sent (`net`).
+//! Owns: keeping credentials out of debug output. Leaves to others: where one is sent
+//! (`candidates`, `net`).
 
 use std::fmt;
 
@@ -15,7 +16,7 @@ impl Secret {
         Self(value.into())
     }
 
-    /// The value itself, for the one place that sends it.
+    /// The value itself, for the one request it belongs to.
     pub fn reveal(&self) -> &str {
         &self.0
     }
