@@ -7,8 +7,6 @@
 //! one count is noted on the way, since Anthropic's dialect tells the prompt's tokens at the start.
 //! Text that the model wrote cannot pose as a report, because JSON escapes its quotes.
 
-use std::sync::LazyLock;
-
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
@@ -140,8 +138,7 @@ impl Tap {
     /// The report in the tail: of the first dialect that tells the answer's tokens, else of the
     /// first that tells the prompt's alone, as for embeddings.
     fn report(&self) -> Report {
-        let read = |keys: &Keys| Report::read(self.tail.get(), keys);
-        let mut reports = DIALECTS.each_ref().map(read);
+        let mut reports = reports(self.tail.get());
         if self.lines.unreported {
             reports[ANTHROPIC].completion = None;
         }
@@ -160,7 +157,7 @@ impl Tap {
             return (self.lines.ends, self.lines.ends);
         }
         let lines = self.lines.finished();
-        let done = DONE.find(self.tail.get()).is_some();
+        let done = memmem::find(self.tail.get(), b"[DONE]").is_some();
         let tokens = lines.data - lines.control;
         (lines.data, tokens.saturating_sub(u64::from(done)))
     }
@@ -172,7 +169,7 @@ impl Tap {
         let (beginning, rest) = chunk.split_at(room.min(chunk.len()));
         self.tail.push(beginning);
         if room > 0 && beginning.len() == room && self.lines.opened {
-            self.early_prompt = last_number(self.tail.get(), &DIALECTS[ANTHROPIC].prompt);
+            self.early_prompt = reports(self.tail.get())[ANTHROPIC].prompt;
         }
         self.tail.push(rest);
     }
@@ -317,39 +314,8 @@ fn is_control(name: &[u8]) -> bool {
     }
 }
 
-/// A key of a report, prepared for searching: that costs more than searching a short answer does.
-type Key = memmem::Finder<'static>;
-
-/// The keys of one dialect's report.
-struct Keys {
-    completion: Key,
-    prompt: Key,
-    duration_ns: Option<Key>,
-}
-
-/// The dialects, the most telling first.
-static DIALECTS: LazyLock<[Keys; 3]> = LazyLock::new(|| {
-    [
-        Keys {
-            completion: Key::new("\"completion_tokens\":"),
-            prompt: Key::new("\"prompt_tokens\":"),
-            duration_ns: None,
-        },
-        Keys {
-            completion: Key::new("\"eval_count\":"),
-            prompt: Key::new("\"prompt_eval_count\":"),
-            duration_ns: Some(Key::new("\"eval_duration\":")),
-        },
-        Keys {
-            completion: Key::new("\"output_tokens\":"),
-            prompt: Key::new("\"input_tokens\":"),
-            duration_ns: None,
-        },
-    ]
-});
-
-static DONE: LazyLock<Key> = LazyLock::new(|| Key::new("[DONE]"));
-
+/// The dialects, the most telling first: OpenAI's, Ollama's, Anthropic's.
+const DIALECTS: usize = 3;
 const ANTHROPIC: usize = 2;
 
 /// What an engine reported.
@@ -360,24 +326,42 @@ struct Report {
     duration_ns: Option<u64>,
 }
 
-impl Report {
-    fn read(tail: &[u8], keys: &Keys) -> Self {
-        Self {
-            completion: last_number(tail, &keys.completion),
-            prompt: last_number(tail, &keys.prompt),
-            duration_ns: keys
-                .duration_ns
-                .as_ref()
-                .and_then(|key| last_number(tail, key)),
+/// What each dialect's keys report: of a key that stands there several times the last one with a
+/// number. One pass from the end, key by key, since most answers are short and end in their report.
+fn reports(tail: &[u8]) -> [Report; DIALECTS] {
+    let mut reports = [Report::default(); DIALECTS];
+    for colon in memchr::memrchr_iter(b':', tail) {
+        let Some(name) = name_before(&tail[..colon]) else {
+            continue;
+        };
+        let [openai, ollama, anthropic] = &mut reports;
+        let slot = match name {
+            b"completion_tokens" => &mut openai.completion,
+            b"prompt_tokens" => &mut openai.prompt,
+            b"eval_count" => &mut ollama.completion,
+            b"prompt_eval_count" => &mut ollama.prompt,
+            b"eval_duration" => &mut ollama.duration_ns,
+            b"output_tokens" => &mut anthropic.completion,
+            b"input_tokens" => &mut anthropic.prompt,
+            _ => continue,
+        };
+        if slot.is_none() {
+            *slot = number(&tail[colon + 1..]);
+        }
+        if openai.completion.is_some() && openai.prompt.is_some() {
+            break;
         }
     }
+    reports
 }
 
-/// The number behind the last such key that has one. Searched forwards, which is much the faster.
-fn last_number(tail: &[u8], key: &Key) -> Option<u64> {
-    key.find_iter(tail)
-        .filter_map(|at| number(&tail[at + key.needle().len()..]))
-        .last()
+/// The quoted name that ends here, if it is no longer than the longest that matters.
+fn name_before(text: &[u8]) -> Option<&[u8]> {
+    const LONGEST: usize = "completion_tokens".len();
+    let text = text.strip_suffix(b"\"")?;
+    let window = &text[text.len().saturating_sub(LONGEST + 1)..];
+    let open = window.iter().rposition(|&b| b == b'"')?;
+    Some(&window[open + 1..])
 }
 
 /// A number of up to 18 digits, which always fits.
