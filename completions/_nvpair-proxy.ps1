@@ -163,6 +163,7 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             break
         }
         'nvpair-proxy;demo-engine' {
+            [CompletionResult]::new('--engine', '--engine', [CompletionResultType]::ParameterName, 'Whose dialect it speaks')
             [CompletionResult]::new('--listen', '--listen', [CompletionResultType]::ParameterName, 'Loopback address to listen on; port 0 takes a free one')
             [CompletionResult]::new('--name', '--name', [CompletionResultType]::ParameterName, 'Its name, told in its answers')
             [CompletionResult]::new('--model', '--model', [CompletionResultType]::ParameterName, 'A model it lists (repeatable); the first one is loaded')

@@ -127,12 +127,16 @@ _nvpair__proxy() {
             return 0
             ;;
         nvpair__subcmd__proxy__subcmd__demo__subcmd__engine)
-            opts="-v -q -h --listen --name --model --token-delay --refuse-every --behind --socket --json --verbose --quiet --color --help ollama lmstudio llamacpp"
+            opts="-v -q -h --engine --listen --name --model --token-delay --refuse-every --behind --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --engine)
+                    COMPREPLY=($(compgen -W "ollama lmstudio llamacpp" -- "${cur}"))
+                    return 0
+                    ;;
                 --listen)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

@@ -151,6 +151,7 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand --help 'Print help (see more with ''--help'')'
         }
         &'nvpair-proxy;demo-engine'= {
+            cand --engine 'Whose dialect it speaks'
             cand --listen 'Loopback address to listen on; port 0 takes a free one'
             cand --name 'Its name, told in its answers'
             cand --model 'A model it lists (repeatable); the first one is loaded'

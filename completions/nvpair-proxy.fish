@@ -141,6 +141,9 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate" -l j
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate" -s v -l verbose -d 'Say more; for `serve`, log at debug'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l engine -d 'Whose dialect it speaks' -r -f -a "ollama\t''
+lmstudio\t''
+llamacpp\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l listen -d 'Loopback address to listen on; port 0 takes a free one' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l name -d 'Its name, told in its answers' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l model -d 'A model it lists (repeatable); the first one is loaded' -r
