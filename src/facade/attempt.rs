@@ -64,23 +64,23 @@ impl From<Failure> for Lost {
     }
 }
 
-/// Sends a request to a target and waits until its answer commits.
+/// Sends a request to a target and waits until its answer commits. The request is taken out of its
+/// slot.
 ///
 /// # Errors
 /// The attempt was lost before commit.
 pub async fn run(
     upstreams: &Upstreams,
     target: &Target,
-    request: Request<RequestBody>,
+    request: &mut Option<Request<RequestBody>>,
     machine: &Dispatch,
     effort: Effort,
     limits: Limits,
     changes: &mut watch::Receiver<std::sync::Arc<Routing>>,
 ) -> Result<Committed, Lost> {
-    let work = answer(upstreams, target, request, machine, effort, limits);
     tokio::select! {
         biased;
-        result = work => result,
+        result = answer(upstreams, target, request, machine, effort, limits) => result,
         () = gone(changes, &target.node) => Err(Failure::TargetGone.into()),
     }
 }
@@ -88,19 +88,13 @@ pub async fn run(
 async fn answer(
     upstreams: &Upstreams,
     target: &Target,
-    request: Request<RequestBody>,
+    request: &mut Option<Request<RequestBody>>,
     machine: &Dispatch,
     effort: Effort,
     limits: Limits,
 ) -> Result<Committed, Lost> {
-    let Target {
-        authority,
-        host,
-        port,
-        ..
-    } = target;
     let sent = upstreams
-        .send(authority, host, *port, request, limits.response)
+        .send(&target.into(), request, limits.response)
         .await;
     let (response, connection) = sent.map_err(not_sent)?;
     judge(response, connection, machine, effort, limits).await

@@ -5,6 +5,7 @@
 //! (`inventory`, `preflight`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
@@ -17,6 +18,7 @@ use crate::net::headers;
 use crate::rules::candidates::{Candidate, Target, drop_shared};
 use crate::rules::dispatch::{Action, Answer, Dispatch, Event};
 use crate::rules::gate::GateMode;
+use crate::rules::ids::JobId;
 use crate::rules::model_scan::ModelScan;
 use crate::rules::nearest::nearest;
 use crate::rules::outcome::{Effort, Failure};
@@ -33,7 +35,7 @@ use super::upgrade;
 const DISCARDED: u64 = 64 * 1024 * 1024;
 
 /// A refused body is read for no longer than this.
-const DISCARD_TIME: std::time::Duration = std::time::Duration::from_secs(30);
+const DISCARD_TIME: Duration = Duration::from_secs(30);
 
 /// The body of a request, and how often it can be sent.
 enum Outgoing {
@@ -70,22 +72,15 @@ pub async fn inference(report: Report, request: Request<Incoming>) -> Response<C
     let limit = report.facade().context.shared.settings.max_request_bytes;
     let (head, body) = request.into_parts();
     let mut scan = ModelScan::new();
-    match collect(body, limit, |piece| scan.push(piece)).await {
+    let (exchange, first) = match collect(body, limit, |piece| scan.push(piece)).await {
         Collected::Whole(body) => {
-            let model = scan.finish();
-            run(
-                report,
-                head,
-                None,
-                Outgoing::Replay(body),
-                Effort::Budget,
-                model,
-            )
-            .await
+            let body = Outgoing::Replay(body);
+            begin(report, head, None, body, Effort::Budget, scan.finish())
         },
-        Collected::TooLarge(rest) => too_large(report, rest, limit),
-        Collected::Broken(_) => broken_request(report),
-    }
+        Collected::TooLarge(rest) => return too_large(report, rest, limit),
+        Collected::Broken(_) => return broken_request(report),
+    };
+    exchange.drive(first).await
 }
 
 /// Forwards anything else verbatim, to each node at most once. A body over the limit is streamed to
@@ -99,18 +94,21 @@ pub async fn forward(report: Report, mut request: Request<Incoming>) -> Response
         Collected::TooLarge(rest) => Outgoing::Once(Some(rest)),
         Collected::Broken(_) => return broken_request(report),
     };
-    run(report, head, upgrade, body, Effort::OnePass, None).await
+    let (exchange, first) = begin(report, head, upgrade, body, Effort::OnePass, None);
+    exchange.drive(first).await
 }
 
-async fn run(
+/// The request, ready for its first attempt, on the heap: so that it is not copied from one waiting
+/// state to the next.
+fn begin(
     report: Report,
     mut head: request::Parts,
     upgrade: Option<upgrade::Client>,
     body: Outgoing,
     effort: Effort,
     model: Option<String>,
-) -> Response<Content> {
-    head.uri = origin_form(&head.uri);
+) -> (Box<Exchange>, Action) {
+    origin_form(&mut head.uri);
     head.version = http::Version::HTTP_11;
     let (machine, first) = Dispatch::new(effort);
     let candidates = Vec::new();
@@ -124,8 +122,7 @@ async fn run(
         candidates,
         report,
     };
-    // On the heap, so that it is not copied from one waiting state of the request to the next.
-    Box::new(exchange).drive(first).await
+    (Box::new(exchange), first)
 }
 
 impl Exchange {
@@ -141,13 +138,13 @@ impl Exchange {
                 },
                 Action::Wait(pause) => {
                     self.rest();
-                    tokio::time::sleep(pause).await;
+                    Box::pin(tokio::time::sleep(pause)).await;
                     Event::Woke
                 },
                 Action::Answer(answer) => return self.answer(answer),
             };
             let now = self.report.arrived().elapsed();
-            action = self.machine.on(event, now, roll(&self.report));
+            action = self.machine.on(event, now, roll(self.report.id(), now));
         }
     }
 
@@ -178,10 +175,8 @@ impl Exchange {
 
     /// With a model and a candidate it is a workload from now on.
     fn admit(&mut self) {
-        let (Some(model), None) = (&self.model, self.report.job()) else {
-            return;
-        };
-        if self.candidates.is_empty() {
+        let Some(model) = &self.model else { return };
+        if self.report.job().is_some() || self.candidates.is_empty() {
             return;
         }
         let owners = self
@@ -193,8 +188,7 @@ impl Exchange {
             Outgoing::Replay(body) => body.len(),
             Outgoing::Once(_) => 0,
         };
-        let model = model.clone();
-        self.report.admit(&model, body_bytes, owners);
+        self.report.admit(model.clone(), body_bytes, owners);
     }
 
     async fn send(
@@ -211,7 +205,7 @@ impl Exchange {
             engine = %self.report.facade().state.engine(), job = %self.report.id(),
             node = %target.node, attempt = self.machine.dispatched(), last, "dispatched"
         );
-        let request = self.request(&target);
+        let mut request = Some(self.request(&target));
         let context = self.report.facade().context.clone();
         let settings = &context.shared.settings;
         let gate = if settings.commit_on_first_byte {
@@ -227,7 +221,7 @@ impl Exchange {
         let attempt = attempt::run(
             &context.upstreams,
             &target,
-            request,
+            &mut request,
             &self.machine,
             self.effort,
             limits,
@@ -454,8 +448,8 @@ pub fn own_error(
 
 /// A number in 0..1 that differs between requests and moments: it only has to keep waiting requests
 /// apart, so mixing the clock's bits does (splitmix64).
-fn roll(report: &Report) -> f64 {
-    let mut x = report.id().0 ^ (report.arrived().elapsed().as_nanos() as u64).rotate_left(32);
+fn roll(id: JobId, now: Duration) -> f64 {
+    let mut x = id.0 ^ (now.as_nanos() as u64).rotate_left(32);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^= x >> 31;
@@ -463,15 +457,11 @@ fn roll(report: &Report) -> f64 {
 }
 
 /// Path and query alone: an absolute target names the proxy, not the engine.
-fn origin_form(uri: &Uri) -> Uri {
-    if uri.authority().is_none() {
-        return uri.clone();
+fn origin_form(uri: &mut Uri) {
+    if uri.authority().is_some() {
+        let path = uri.path_and_query().cloned();
+        *uri = path.unwrap_or(PathAndQuery::from_static("/")).into();
     }
-    let path = uri
-        .path_and_query()
-        .cloned()
-        .unwrap_or(PathAndQuery::from_static("/"));
-    Uri::from(path)
 }
 
 fn with_prefix(prefix: &str, uri: &Uri) -> Uri {

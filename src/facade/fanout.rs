@@ -110,15 +110,8 @@ async fn call(
     request: Request<RequestBody>,
 ) -> Option<Reply> {
     let whole = async {
-        let sent = upstreams
-            .send(
-                &target.authority,
-                &target.host,
-                target.port,
-                request,
-                Cap::Off,
-            )
-            .await;
+        let mut slot = Some(request);
+        let sent = upstreams.send(&target.into(), &mut slot, Cap::Off).await;
         let (response, connection) = sent.ok()?;
         let (head, body) = response.into_parts();
         let body = Limited::new(body, MAX_ANSWER).collect().await;

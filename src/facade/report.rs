@@ -123,12 +123,12 @@ impl Account {
     }
 
     /// Admits it as a workload.
-    pub fn admit(&mut self, model: &str, body_bytes: u64, owners: Vec<NodeId>) {
+    pub fn admit(&mut self, model: String, body_bytes: u64, owners: Vec<NodeId>) {
         self.job = Some(self.facade.context.shared.workloads.admit(Admission {
             engine: self.facade.state.engine(),
             id: self.id,
-            model: model.to_owned(),
-            path: self.path().to_owned(),
+            model,
+            uri: self.uri.clone(),
             body_bytes,
             created_at: self.created_at,
             arrived: self.arrived,
@@ -139,10 +139,10 @@ impl Account {
     /// An answer of this node goes to the client.
     pub fn commit(&mut self, target: &Target, status: u16) {
         self.status = status;
-        self.committed_at = Some(Instant::now());
         self.node = Some(target.node.clone());
         self.error = None;
         if self.facade.context.shared.events.heard() {
+            self.committed_at = Some(Instant::now());
             self.target = Cow::Owned(target.authority.to_string());
             self.announce_start();
         }

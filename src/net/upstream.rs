@@ -7,6 +7,7 @@
 //! connection hands back was not delivered and is sent on another one; anything else is a dispatch.
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -17,16 +18,19 @@ use hyper_util::rt::TokioIo;
 use rustc_hash::FxHashMap;
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, interval, timeout};
+use tokio::time::{interval, timeout};
 
 use crate::rules::addresses::parse_ip;
 use crate::rules::budget::{Cap, DIAL_TIMEOUT};
+use crate::rules::candidates::Target;
 
 use super::body::RequestBody;
 use super::listen::tune;
 
-/// llama-server closes an idle connection after 5 s: give it up before.
-const IDLE: Duration = Duration::from_secs(4);
+/// llama-server closes an idle connection after 5 s: give it up before. Counted in ticks of a
+/// second, which are kept by the sweep: between 3 and 4 s, without reading a clock per request.
+const IDLE_TICKS: u64 = 4;
+const TICK: Duration = Duration::from_secs(1);
 
 /// Idle connections kept for one address.
 const IDLE_PER_ADDRESS: usize = 256;
@@ -68,15 +72,36 @@ impl SendError {
     }
 }
 
+/// Where a request goes.
+pub struct Address<'a> {
+    /// `host:port`: which connections may serve it.
+    pub authority: &'a Arc<str>,
+    /// Host to dial.
+    pub host: &'a str,
+    /// Port to dial.
+    pub port: u16,
+}
+
+impl<'a> From<&'a Target> for Address<'a> {
+    fn from(t: &'a Target) -> Self {
+        Self {
+            authority: &t.authority,
+            host: &t.host,
+            port: t.port,
+        }
+    }
+}
+
 struct Idle {
     connection: Connection,
-    since: Instant,
+    since: u64,
 }
 
 /// The pool, shared by all facades.
 #[derive(Default)]
 pub struct Upstreams {
     idle: Mutex<FxHashMap<Arc<str>, Vec<Idle>>>,
+    tick: AtomicU64,
 }
 
 impl Upstreams {
@@ -89,21 +114,28 @@ impl Upstreams {
 
     /// Sends a request and waits for response headers: the dial has its own limit, then `cap` begins.
     ///
+    /// The request is taken out of its slot, so that the callers' states need no room for it.
+    ///
     /// # Errors
     /// No connection, it failed with the request on it, or no headers came in time.
     pub async fn send(
         &self,
-        authority: &Arc<str>,
-        host: &str,
-        port: u16,
-        mut request: Request<RequestBody>,
+        to: &Address<'_>,
+        slot: &mut Option<Request<RequestBody>>,
         cap: Cap,
     ) -> Result<(Response<Incoming>, Connection), SendError> {
         loop {
-            let mut connection = match self.take(authority) {
+            let mut connection = match self.take(to.authority) {
                 Some(connection) => connection,
-                None => dial(host, port).await.map_err(SendError::Dial)?,
+                // Rare, and large: on the heap, so that it does not make every exchange's state
+                // larger.
+                None => Box::pin(dial(to.host, to.port))
+                    .await
+                    .map_err(SendError::Dial)?,
             };
+            let request = slot
+                .take()
+                .unwrap_or_else(|| Request::new(RequestBody::empty()));
             let sent = connection.sender.try_send_request(request);
             let sent = match cap {
                 Cap::Off => sent.await,
@@ -116,7 +148,7 @@ impl Upstreams {
                 Ok(response) => return Ok((response, connection)),
                 Err(mut e) => match e.take_message() {
                     // Handed back: not a byte of it was written.
-                    Some(undelivered) if connection.reused => request = undelivered,
+                    Some(undelivered) if connection.reused => *slot = Some(undelivered),
                     _ => return Err(SendError::Exchange(e.into_error())),
                 },
             }
@@ -132,7 +164,7 @@ impl Upstreams {
         connection.reused = true;
         let idle = Idle {
             connection,
-            since: Instant::now(),
+            since: self.tick.load(Ordering::Relaxed),
         };
         let mut pool = self.lock();
         match pool.get_mut(authority) {
@@ -153,8 +185,9 @@ impl Upstreams {
     fn take(&self, authority: &Arc<str>) -> Option<Connection> {
         let mut pool = self.lock();
         let list = pool.get_mut(authority)?;
+        let now = self.tick.load(Ordering::Relaxed);
         while let Some(idle) = list.pop() {
-            if idle.connection.sender.is_ready() && idle.since.elapsed() < IDLE {
+            if idle.connection.sender.is_ready() && now - idle.since < IDLE_TICKS {
                 return Some(idle.connection);
             }
         }
@@ -167,12 +200,13 @@ impl Upstreams {
 }
 
 async fn sweep(pool: Weak<Upstreams>) {
-    let mut tick = interval(Duration::from_secs(1));
+    let mut tick = interval(TICK);
     loop {
         tick.tick().await;
         let Some(pool) = pool.upgrade() else { return };
+        let now = pool.tick.fetch_add(1, Ordering::Relaxed) + 1;
         pool.lock().retain(|_, list| {
-            list.retain(|i| i.since.elapsed() < IDLE && !i.connection.sender.is_closed());
+            list.retain(|i| now - i.since < IDLE_TICKS && !i.connection.sender.is_closed());
             !list.is_empty()
         });
     }

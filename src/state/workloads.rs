@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use http::Uri;
+
 use crate::rules::engine::EngineId;
 use crate::rules::ids::{JobId, NodeId, RunId};
 use crate::rules::outcome::End;
@@ -33,8 +35,8 @@ pub struct Admission {
     pub id: JobId,
     /// Model as requested.
     pub model: String,
-    /// Path without query.
-    pub path: String,
+    /// Target of the request; its path is shown.
+    pub uri: Uri,
     /// Length of the request body.
     pub body_bytes: u64,
     /// Unix ms of arrival.
@@ -87,7 +89,7 @@ impl Workloads {
         });
         {
             let mut inner = job.lock();
-            job.note(&mut inner, Step::Admitted);
+            job.note(&mut inner, 0, Step::Admitted);
             job.send(&inner, WorkloadNotice::Submitted, first);
         }
         let mut recent = self.recent();
@@ -172,7 +174,7 @@ impl Job {
     /// Dispatched to a node, which had this load.
     pub fn place(&self, node: &NodeId, load: Load) {
         let mut inner = self.lock();
-        self.note(&mut inner, Step::Dispatched(node.clone(), load));
+        self.note(&mut inner, self.age(), Step::Dispatched(node.clone(), load));
         if let Some(n) = inner.life.place(node) {
             self.send(&inner, WorkloadNotice::Submitted, n);
         }
@@ -180,13 +182,17 @@ impl Job {
 
     /// The node did not take it; why, in words.
     pub fn refused(&self, node: &NodeId, why: String) {
-        self.note(&mut self.lock(), Step::Refused(node.clone(), why));
+        self.note(
+            &mut self.lock(),
+            self.age(),
+            Step::Refused(node.clone(), why),
+        );
     }
 
     /// Placed nowhere, before a wait.
     pub fn clear(&self) {
         let mut inner = self.lock();
-        self.note(&mut inner, Step::Waiting);
+        self.note(&mut inner, self.age(), Step::Waiting);
         if let Some(n) = inner.life.clear() {
             self.send(&inner, WorkloadNotice::Submitted, n);
         }
@@ -196,9 +202,10 @@ impl Job {
     pub fn start(&self, node: &NodeId, status: u16) {
         let mut inner = self.lock();
         if let Some(n) = inner.life.start(node) {
-            inner.started_at = Some(self.now());
+            let age = self.age();
+            inner.started_at = Some(self.admission.created_at + age);
             inner.status = Some(status);
-            self.note(&mut inner, Step::Started(node.clone()));
+            self.note(&mut inner, age, Step::Started(node.clone()));
             self.send(&inner, WorkloadNotice::Started, n);
         }
     }
@@ -210,12 +217,13 @@ impl Job {
         let Some(n) = inner.life.finish(state) else {
             return;
         };
-        inner.ended_at = Some(self.now());
+        let age = self.age();
+        inner.ended_at = Some(self.admission.created_at + age);
         inner.status = inner.status.or(status);
         inner.error = error;
         inner.stats = stats;
         let why = inner.error.clone();
-        self.note(&mut inner, Step::Ended(state, why));
+        self.note(&mut inner, age, Step::Ended(state, why));
         let (counter, notice) = match state {
             State::Completed => (0, WorkloadNotice::Completed),
             State::Cancelled => (2, WorkloadNotice::Errored),
@@ -225,13 +233,16 @@ impl Job {
         self.send(&inner, notice, n);
     }
 
-    fn now(&self) -> u64 {
-        self.admission.created_at + self.admission.arrived.elapsed().as_millis() as u64
+    /// Milliseconds since arrival.
+    fn age(&self) -> u64 {
+        self.admission.arrived.elapsed().as_millis() as u64
     }
 
-    fn note(&self, inner: &mut Inner, step: Step) {
-        let at = self.admission.arrived.elapsed().as_millis() as u32;
-        inner.timeline.push((at, step));
+    fn note(&self, inner: &mut Inner, age: u64, step: Step) {
+        // A workload of seven weeks shows the last moment that fits.
+        inner
+            .timeline
+            .push((u32::try_from(age).unwrap_or(u32::MAX), step));
     }
 
     /// Sends while the caller holds the lock: events of one job leave in the order of their numbers.
@@ -283,7 +294,7 @@ impl Job {
             id: a.id,
             run_id: self.all.run_id.clone(),
             model: a.model.clone(),
-            path: a.path.clone(),
+            path: a.uri.path().to_owned(),
             body_bytes: a.body_bytes,
             state: inner.life.state(),
             node: inner.life.placed().cloned(),
@@ -375,7 +386,7 @@ mod tests {
             engine: EngineId::parse("ollama").unwrap(),
             id: JobId(id),
             model: "m".into(),
-            path: "/api/chat".into(),
+            uri: Uri::from_static("/api/chat"),
             body_bytes: 3,
             created_at: 1000,
             arrived: Instant::now(),
