@@ -10,7 +10,9 @@
 #[allow(dead_code, reason = "each suite uses a part of the support")]
 mod support;
 
+mod bodies;
 mod cancel;
 mod commit;
 mod failover;
+mod headers;
 mod routing;

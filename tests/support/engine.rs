@@ -319,6 +319,14 @@ impl Engine {
         self.0.hung_up.load(Ordering::SeqCst)
     }
 
+    /// Hangs up on everybody, and serves on.
+    pub fn cut(&self) {
+        for (_, stream) in self.0.streams.lock().unwrap().drain() {
+            // It may be closed already.
+            drop(stream.shutdown(Shutdown::Both));
+        }
+    }
+
     /// Gone: nobody listens, and all connections are cut.
     pub fn die(&self) {
         self.0.die();
