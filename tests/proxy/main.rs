@@ -10,9 +10,12 @@
 #[allow(dead_code, reason = "each suite uses a part of the support")]
 mod support;
 
+mod answers;
 mod bodies;
 mod cancel;
 mod commit;
 mod failover;
 mod headers;
+mod inventory;
+mod preflight;
 mod routing;
