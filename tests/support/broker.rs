@@ -76,8 +76,14 @@ impl Broker {
     }
 
     fn send(&self, frame: &Value) {
+        self.raw(&format!("{frame}\n"));
+    }
+
+    /// Writes text to the link as it is.
+    pub fn raw(&self, text: &str) {
         let mut input = self.input.lock().unwrap();
-        writeln!(input.as_mut().expect("the link is open"), "{frame}").unwrap();
+        let input = input.as_mut().expect("the link is open");
+        input.write_all(text.as_bytes()).unwrap();
     }
 
     /// Asks; the result, or the error object.

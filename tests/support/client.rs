@@ -81,7 +81,14 @@ impl Client {
     /// A connection to this port of 127.0.0.1.
     #[track_caller]
     pub fn connect(port: u16) -> Self {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+        Self::of(
+            TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap(),
+            port,
+        )
+    }
+
+    /// This connection; `port` is what its requests name as `Host`.
+    pub fn of(stream: TcpStream, port: u16) -> Self {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(LIMIT)).unwrap();
         stream.set_write_timeout(Some(LIMIT)).unwrap();
@@ -101,6 +108,15 @@ impl Client {
     /// Writes bytes; an error if the other side is gone.
     pub fn try_write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.reader.get_ref().write_all(bytes)
+    }
+
+    /// Whether something of an answer is there.
+    pub fn has_answer(&self) -> bool {
+        let stream = self.reader.get_ref();
+        stream.set_nonblocking(true).unwrap();
+        let there = stream.peek(&mut [0]).is_ok();
+        stream.set_nonblocking(false).unwrap();
+        there
     }
 
     /// Writes a request's head: `method target`, a `Host` unless one is given, these headers.
