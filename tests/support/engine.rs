@@ -206,6 +206,8 @@ struct Inner {
     /// Answers before it reads a body.
     early: AtomicBool,
     dead: AtomicBool,
+    /// The listener is closed.
+    closed: AtomicBool,
     address: SocketAddr,
 }
 
@@ -228,15 +230,16 @@ impl Engine {
             hung_up: AtomicUsize::new(0),
             early: AtomicBool::new(false),
             dead: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
             address: listener.local_addr().unwrap(),
         });
         let served = Arc::clone(&inner);
         thread::spawn(move || {
             for (n, stream) in listener.incoming().enumerate() {
+                let Ok(stream) = stream else { break };
                 if served.dead.load(Ordering::SeqCst) {
-                    return;
+                    break;
                 }
-                let Ok(stream) = stream else { return };
                 let copy = stream.try_clone().unwrap();
                 served.streams.lock().unwrap().insert(n, copy);
                 let served = Arc::clone(&served);
@@ -246,6 +249,9 @@ impl Engine {
                     served.streams.lock().unwrap().remove(&n);
                 });
             }
+            drop(listener);
+            served.closed.store(true, Ordering::SeqCst);
+            ring();
         });
         Self(inner)
     }
@@ -346,6 +352,7 @@ impl Inner {
         }
         // Wakes the accept loop, which then drops the listener.
         drop(TcpStream::connect(self.address));
+        wait(LIMIT, || self.closed.load(Ordering::SeqCst).then_some(()));
         for (_, stream) in self.streams.lock().unwrap().drain() {
             // It may be closed already.
             drop(stream.shutdown(Shutdown::Both));

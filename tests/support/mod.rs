@@ -51,8 +51,8 @@ pub fn wait_for(what: &str, mut so: impl FnMut() -> bool) {
     );
 }
 
-/// Asks until the answer is good. For what cannot ring the bell, such as another process's state;
-/// each question has to take its time by itself.
+/// Asks until the answer is good, again at each ring and ten times a second. For what cannot ring the
+/// bell: the state of another process.
 #[track_caller]
 pub fn ask_until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + LIMIT;
@@ -61,6 +61,8 @@ pub fn ask_until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
             return good;
         }
         assert!(Instant::now() < end, "asked in vain: {what}");
+        let bell = BELL.0.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(BELL.1.wait_timeout(bell, Duration::from_millis(100)));
     }
 }
 
