@@ -1,6 +1,6 @@
 //! One thing that goes wrong takes nothing else with it (spec §3.2).
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::thread;
 
 use serde_json::{Value, json};
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::support::broker::Broker;
 use crate::support::client::{Client, post};
 use crate::support::engine::{Engine, Gate, Reply, Step};
+use crate::support::{ask_until, free_port};
 
 fn chat() -> Value {
     json!({"model": "m"})
@@ -53,12 +54,13 @@ fn a_facade_that_moves_finishes_what_it_began_on_the_old_port() {
     client.post("/api/chat", &chat());
     let mut head = client.head();
     assert!(client.read_until(&mut head, "1"));
-    let other = crate::support::free_port();
+    let other = free_port();
     broker.request("ollama:set-port", &json!({"port": other}));
-    assert!(
-        std::net::TcpStream::connect(("127.0.0.1", port)).is_err(),
-        "the old port is closed"
-    );
+    ask_until("the old port is closed", || {
+        TcpStream::connect(("127.0.0.1", port))
+            .is_err()
+            .then_some(())
+    });
     gate.open();
     assert_eq!(client.finish(head).text(), "12");
     assert_eq!(post(other, "/api/chat", &chat()).text(), "12");
@@ -137,13 +139,8 @@ fn an_engine_that_dies_takes_only_its_own_streams() {
         assert_eq!(client.finish(head).text(), "12");
     }
     for id in 1..=8 {
-        assert!(
-            broker
-                .story(&id.to_string())
-                .last()
-                .unwrap()
-                .starts_with("completed")
-        );
+        let story = broker.story(&id.to_string());
+        assert!(story.last().unwrap().starts_with("completed"), "{story:?}");
     }
 }
 

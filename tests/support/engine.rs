@@ -246,7 +246,10 @@ impl Engine {
                 // A broken connection ends its own thread only.
                 thread::spawn(move || {
                     connection(&served, stream, n);
-                    served.streams.lock().unwrap().remove(&n);
+                    // Dropping it is not enough: somebody may still watch it.
+                    if let Some(copy) = served.streams.lock().unwrap().remove(&n) {
+                        drop(copy.shutdown(Shutdown::Both));
+                    }
                 });
             }
             drop(listener);
