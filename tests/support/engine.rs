@@ -12,6 +12,10 @@ use serde_json::{Value, json};
 
 use super::{LIMIT, ring, wait, wait_for};
 
+/// How long an answer hangs or stands at a gate. Longer than any wait of a test: an engine that gave up
+/// first would look like one that failed.
+const PATIENCE: Duration = Duration::from_secs(90);
+
 /// A request as it came in.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
@@ -409,7 +413,7 @@ fn run(engine: &Arc<Inner>, mut stream: &TcpStream, n: usize, steps: &[Step]) ->
             Step::Gate(gate) => {
                 gate.0.1.fetch_add(1, Ordering::SeqCst);
                 ring();
-                wait(LIMIT, || {
+                wait(PATIENCE, || {
                     let over = gate.0.0.load(Ordering::SeqCst) || gone.load(Ordering::SeqCst);
                     over.then_some(())
                 });
@@ -418,7 +422,7 @@ fn run(engine: &Arc<Inner>, mut stream: &TcpStream, n: usize, steps: &[Step]) ->
                 }
             },
             Step::Hang => {
-                wait(LIMIT, || gone.load(Ordering::SeqCst).then_some(()));
+                wait(PATIENCE, || gone.load(Ordering::SeqCst).then_some(()));
                 return None;
             },
             Step::Close => {
