@@ -35,12 +35,16 @@ fn is_shown(world: &World) {
 }
 
 /// Requests of each class are refused here and now; how many lines that cost in the log.
-fn refuses(daemon: &Standalone) -> usize {
+fn refuses(world: &World, daemon: &Standalone) -> usize {
+    // An engine that runs on this very machine is found by itself, and serves what names no model.
+    let nodes = world.json(&["status"])["nodes"].as_array().unwrap().len();
     let before = daemon.process.log.count();
     for _ in 0..10 {
         assert_eq!(post(daemon.port, "/api/chat", &chat("m")).status, 502);
-        assert_eq!(get(daemon.port, "/api/version").status, 502);
-        assert_eq!(get(daemon.port, "/api/tags").status, 503);
+        if nodes == 1 {
+            assert_eq!(get(daemon.port, "/api/version").status, 502);
+            assert_eq!(get(daemon.port, "/api/tags").status, 503);
+        }
     }
     daemon.process.log.count() - before
 }
@@ -52,11 +56,15 @@ fn two_proxies_that_point_at_each_other_refuse_at_once_and_stay_calm() {
     let first = pointing(&here, a, b);
     let second = pointing(&there, b, a);
     // The second saw a facade at its start, the first sees one at its next look.
-    assert!(refuses(&second) < 10, "{}", second.process.log.text());
+    assert!(
+        refuses(&there, &second) < 10,
+        "{}",
+        second.process.log.text()
+    );
     is_shown(&there);
-    assert!(refuses(&first) < 10, "{}", first.process.log.text());
+    assert!(refuses(&here, &first) < 10, "{}", first.process.log.text());
     is_shown(&here);
-    assert!(refuses(&first) + refuses(&second) < 10);
+    assert!(refuses(&here, &first) + refuses(&there, &second) < 10);
     let status = here.json(&["status"]);
     assert_eq!(status["facades"][0]["in_flight"], 0, "nothing circles");
 }
@@ -66,7 +74,11 @@ fn a_proxy_that_points_at_itself_refuses_at_once() {
     let world = World::new();
     let port = free_port();
     let daemon = pointing(&world, port, port);
-    assert!(refuses(&daemon) < 10, "{}", daemon.process.log.text());
+    assert!(
+        refuses(&world, &daemon) < 10,
+        "{}",
+        daemon.process.log.text()
+    );
 }
 
 #[test]
