@@ -112,6 +112,8 @@ pub enum StartError {
 /// It could not start. Once it runs it ends orderly.
 pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended, StartError> {
     let begun = std::time::Instant::now();
+    // From here on a signal ends the daemon orderly, also while it still starts.
+    let signals = shutdown::Signals::listen();
     let Options {
         version,
         driver,
@@ -220,7 +222,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
             parts.joined(started, begun, opened);
         },
     }
-    Ok(parts.until_stopped(stop).await)
+    Ok(parts.until_stopped(stop, signals).await)
 }
 
 /// Under a broker an exit is a crash to the supervisor, so an unusable socket is a warning there.

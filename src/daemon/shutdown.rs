@@ -173,8 +173,7 @@ impl Parts {
     }
 
     /// Waits until somebody stops the daemon, then ends its parts in order.
-    pub async fn until_stopped(mut self, stop: Stop) -> Ended {
-        let mut signals = Signals::listen();
+    pub async fn until_stopped(mut self, stop: Stop, mut signals: Signals) -> Ended {
         tokio::select! {
             () = stop.asked() => {},
             name = signals.next() => tracing::info!(signal = name, "shutting down"),
@@ -259,13 +258,14 @@ impl Parts {
 }
 
 /// SIGTERM and SIGINT.
-struct Signals {
+pub struct Signals {
     terminate: Option<Signal>,
     interrupt: Option<Signal>,
 }
 
 impl Signals {
-    fn listen() -> Self {
+    /// Listens from now on.
+    pub fn listen() -> Self {
         let listen = |kind| {
             let told: io::Result<Signal> = signal(kind);
             told.inspect_err(|e| tracing::warn!(reason = %e, "cannot listen for a signal"))

@@ -108,6 +108,8 @@ async fn judge(
     limits: Limits,
 ) -> Result<Committed, Lost> {
     let (mut head, mut body) = response.into_parts();
+    // The version is one connection's: an HTTP/1.0 engine must not make the client's so.
+    head.version = http::Version::HTTP_11;
     let status = head.status.as_u16();
     if machine.judge(status) == Verdict::Retry {
         return Err(Failure::Status(status).into());

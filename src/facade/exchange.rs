@@ -54,28 +54,41 @@ impl Outgoing {
     }
 }
 
+/// What makes an inference request a workload.
+struct Model {
+    /// Its name as requested.
+    name: String,
+    /// Path of the route it came on.
+    path: &'static str,
+}
+
 /// One request on its way.
 struct Exchange {
     head: request::Parts,
     upgrade: Option<upgrade::Client>,
     body: Outgoing,
     effort: Effort,
-    /// The model as requested, where it decides.
-    model: Option<String>,
+    /// The model, where it decides.
+    model: Option<Model>,
     machine: Dispatch,
     candidates: Vec<Candidate>,
     report: Report,
 }
 
 /// Serves an inference request: body within the limit, model found, retried within the budget.
-pub async fn inference(report: Report, request: Request<Incoming>) -> Response<Content> {
+pub async fn inference(
+    report: Report,
+    request: Request<Incoming>,
+    path: &'static str,
+) -> Response<Content> {
     let limit = report.facade().context.shared.settings.max_request_bytes;
     let (head, body) = request.into_parts();
     let mut scan = ModelScan::new();
     let (exchange, first) = match collect(body, limit, |piece| scan.push(piece)).await {
         Collected::Whole(body) => {
             let body = Outgoing::Replay(body);
-            begin(report, head, None, body, Effort::Budget, scan.finish())
+            let model = scan.finish().map(|name| Model { name, path });
+            begin(report, head, None, body, Effort::Budget, model)
         },
         Collected::TooLarge(rest) => return too_large(report, rest, limit),
         Collected::Broken(_) => return broken_request(report),
@@ -106,7 +119,7 @@ fn begin(
     upgrade: Option<upgrade::Client>,
     body: Outgoing,
     effort: Effort,
-    model: Option<String>,
+    model: Option<Model>,
 ) -> (Box<Exchange>, Action) {
     origin_form(&mut head.uri);
     head.version = http::Version::HTTP_11;
@@ -152,7 +165,7 @@ impl Exchange {
     fn resolve(&mut self) -> usize {
         let facade = self.report.facade().clone();
         let naming = facade.state.engine().spec().naming;
-        let model = self.model.as_deref().map(|m| naming.normalize(m));
+        let model = self.model.as_ref().map(|m| naming.normalize(&m.name));
         let routing = facade.state.routing();
         self.candidates.clear();
         self.candidates
@@ -188,7 +201,8 @@ impl Exchange {
             Outgoing::Replay(body) => body.len(),
             Outgoing::Once(_) => 0,
         };
-        self.report.admit(model.clone(), body_bytes, owners);
+        self.report
+            .admit(model.path, model.name.clone(), body_bytes, owners);
     }
 
     async fn send(
@@ -370,7 +384,7 @@ impl Exchange {
             format!("{n} attempts")
         };
         match &self.model {
-            Some(model) => format!("{text} (model {model:?}, {attempts})"),
+            Some(Model { name, .. }) => format!("{text} (model {name:?}, {attempts})"),
             None => format!("{text} ({attempts})"),
         }
     }
@@ -379,7 +393,7 @@ impl Exchange {
     fn no_candidate(&self) -> String {
         let facade = self.report.facade();
         let display = facade.state.engine().spec().display;
-        let Some(model) = &self.model else {
+        let Some(Model { name: model, .. }) = &self.model else {
             return format!(
                 "no node is reachable through the {display} facade; start an engine or add a node"
             );

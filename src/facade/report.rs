@@ -123,12 +123,18 @@ impl Account {
     }
 
     /// Admits it as a workload.
-    pub fn admit(&mut self, model: String, body_bytes: u64, owners: Vec<NodeId>) {
+    pub fn admit(
+        &mut self,
+        path: &'static str,
+        model: String,
+        body_bytes: u64,
+        owners: Vec<NodeId>,
+    ) {
         self.job = Some(self.facade.context.shared.workloads.admit(Admission {
             engine: self.facade.state.engine(),
             id: self.id,
             model,
-            uri: self.uri.clone(),
+            path,
             body_bytes,
             created_at: self.created_at,
             arrived: self.arrived,

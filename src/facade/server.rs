@@ -171,7 +171,7 @@ async fn handle(
         request.extensions_mut().insert(Wish(wish));
     }
     match class {
-        Class::Inference => exchange::inference(report, request).await,
+        Class::Inference { path } => exchange::inference(report, request, path).await,
         // Rare next to inference: on the heap, so that they do not make every request's state larger.
         Class::Other => Box::pin(exchange::forward(report, request)).await,
         Class::List { shape, upstream } => {

@@ -68,11 +68,13 @@ fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item =
 /// Makes a client's fields ready for any target: hop-by-hop off, `Expect` off (the body is read
 /// here), the client appended to `X-Forwarded-For`. The `Host` is set per target.
 pub fn forward(headers: &mut HeaderMap, client: IpAddr) -> Option<HeaderValue> {
+    // Only a chunked body can have trailers; where it has, the field announces them and stays.
+    let chunked = headers.contains_key(TRANSFER_ENCODING);
     let upgrade = strip(headers);
     headers.remove(EXPECT);
-    // Whether trailers follow is said anew on this connection. In answers the field stays: clients
-    // get trailers only if it announces them.
-    headers.remove(TRAILER);
+    if !chunked {
+        headers.remove(TRAILER);
+    }
     let before: Vec<&str> = tokens(headers, &FORWARDED_FOR).collect();
     let mut chain: String = before.iter().flat_map(|hop| [hop, ", "]).collect();
     let value = if chain.is_empty() && client == IpAddr::from([127, 0, 0, 1]) {

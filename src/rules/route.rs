@@ -5,13 +5,16 @@
 
 use http::{HeaderMap, Method, header};
 
-use super::engine::{EngineId, ListShape, RouteKind, Verb};
+use super::engine::{EngineId, ListShape, Route, RouteKind, Verb};
 
 /// What a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Runs a model: retried within the budget, committed at the first content byte.
-    Inference,
+    Inference {
+        /// The route's path: the table's own text, so that a record of the request costs no copy.
+        path: &'static str,
+    },
     /// A model list, merged over all nodes.
     List {
         /// Its envelope.
@@ -38,9 +41,19 @@ pub fn classify(engine: EngineId, method: &Method, path: &str, headers: &HeaderM
         .routes
         .iter()
         .find(|r| r.verb == verb && r.path == path);
-    match route.map(|r| r.kind) {
-        Some(RouteKind::Inference) => Class::Inference,
-        Some(RouteKind::List { shape, upstream }) => Class::List { shape, upstream },
+    match route {
+        Some(Route {
+            kind: RouteKind::Inference,
+            path,
+            ..
+        }) => Class::Inference { path },
+        Some(Route {
+            kind: RouteKind::List { shape, upstream },
+            ..
+        }) => Class::List {
+            shape: *shape,
+            upstream,
+        },
         None => Class::Other,
     }
 }
@@ -91,7 +104,8 @@ mod tests {
 
     #[test]
     fn routes_match_exactly() {
-        use Class::*;
+        use Class::{List, Other};
+        let inference = |path| Class::Inference { path };
         let native = List {
             shape: ListShape::Native,
             upstream: "/api/tags",
@@ -105,12 +119,37 @@ mod tests {
             upstream: "/models",
         };
         for (engine, method, path, want) in [
-            ("ollama", Method::POST, "/api/chat", Inference),
-            ("ollama", Method::POST, "/api/generate", Inference),
-            ("ollama", Method::POST, "/api/embed", Inference),
-            ("ollama", Method::POST, "/api/embeddings", Inference),
-            ("ollama", Method::POST, "/v1/messages", Inference),
-            ("ollama", Method::POST, "/v1/responses", Inference),
+            ("ollama", Method::POST, "/api/chat", inference("/api/chat")),
+            (
+                "ollama",
+                Method::POST,
+                "/api/generate",
+                inference("/api/generate"),
+            ),
+            (
+                "ollama",
+                Method::POST,
+                "/api/embed",
+                inference("/api/embed"),
+            ),
+            (
+                "ollama",
+                Method::POST,
+                "/api/embeddings",
+                inference("/api/embeddings"),
+            ),
+            (
+                "ollama",
+                Method::POST,
+                "/v1/messages",
+                inference("/v1/messages"),
+            ),
+            (
+                "ollama",
+                Method::POST,
+                "/v1/responses",
+                inference("/v1/responses"),
+            ),
             ("ollama", Method::GET, "/api/tags", native),
             ("ollama", Method::GET, "/v1/models", openai),
             ("ollama", Method::POST, "/v1/models", Other),
@@ -120,13 +159,23 @@ mod tests {
             ("ollama", Method::POST, "/API/chat", Other),
             ("ollama", Method::POST, "/api/pull", Other),
             ("ollama", Method::HEAD, "/api/tags", Other),
-            ("lmstudio", Method::POST, "/v1/chat/completions", Inference),
+            (
+                "lmstudio",
+                Method::POST,
+                "/v1/chat/completions",
+                inference("/v1/chat/completions"),
+            ),
             ("lmstudio", Method::POST, "/api/generate", Other),
             ("lmstudio", Method::GET, "/v1/models", openai),
             ("lmstudio", Method::GET, "/api/v0/models", Other),
             ("llamacpp", Method::GET, "/v1/models", llama),
             ("llamacpp", Method::GET, "/models", llama),
-            ("llamacpp", Method::POST, "/v1/embeddings", Inference),
+            (
+                "llamacpp",
+                Method::POST,
+                "/v1/embeddings",
+                inference("/v1/embeddings"),
+            ),
             ("llamacpp", Method::POST, "/v1/messages/count_tokens", Other),
             ("llamacpp", Method::GET, "/v1/models/x", Other),
         ] {

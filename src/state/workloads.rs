@@ -9,8 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use http::Uri;
-
 use crate::rules::engine::EngineId;
 use crate::rules::ids::{JobId, NodeId, RunId};
 use crate::rules::outcome::End;
@@ -35,8 +33,8 @@ pub struct Admission {
     pub id: JobId,
     /// Model as requested.
     pub model: String,
-    /// Target of the request; its path is shown.
-    pub uri: Uri,
+    /// Path of the request's route.
+    pub path: &'static str,
     /// Length of the request body.
     pub body_bytes: u64,
     /// Unix ms of arrival.
@@ -294,7 +292,7 @@ impl Job {
             id: a.id,
             run_id: self.all.run_id.clone(),
             model: a.model.clone(),
-            path: a.uri.path().to_owned(),
+            path: a.path.to_owned(),
             body_bytes: a.body_bytes,
             state: inner.life.state(),
             node: inner.life.placed().cloned(),
@@ -386,7 +384,7 @@ mod tests {
             engine: EngineId::parse("ollama").unwrap(),
             id: JobId(id),
             model: "m".into(),
-            uri: Uri::from_static("/api/chat"),
+            path: "/api/chat",
             body_bytes: 3,
             created_at: 1000,
             arrived: Instant::now(),

@@ -1,0 +1,174 @@
+//! The subcommands against a real daemon.
+
+use serde_json::json;
+
+use crate::support::client::post;
+use crate::support::daemon::World;
+use crate::support::engine::Reply;
+use crate::support::free_port;
+use crate::{chat, ollama, says, serve};
+
+#[test]
+fn status_shows_facades_nodes_and_counts() {
+    let (a, b) = (
+        ollama(&["m"], says("a")),
+        ollama(&["m", "x"], Reply::status(400)),
+    );
+    let world = World::new();
+    let daemon = serve(&world, "", &[("a", &a), ("b", &b)]);
+    post(daemon.port, "/api/chat", &chat("x"));
+    let status = world.json(&["status"]);
+    assert_eq!(status["schema_version"], 1);
+    assert_eq!(status["daemon"]["mode"], "standalone");
+    assert_eq!(status["daemon"]["socket"], json!(world.socket()));
+    assert_eq!(status["facades"][0]["engine"], "ollama");
+    assert_eq!(status["facades"][0]["port"], daemon.port);
+    let node = |id: &str| {
+        let nodes = status["nodes"].as_array().unwrap();
+        nodes.iter().find(|n| n["id"] == id).unwrap().clone()
+    };
+    assert_eq!(node("a")["models"], json!(["m"]));
+    assert_eq!(
+        (&node("b")["state"], &node("b")["load"]),
+        (&json!("healthy"), &json!(0))
+    );
+    assert_eq!(status["workloads"]["failed"], 1);
+    let text = world.run(&["status"]);
+    assert_eq!((text.code, text.err.as_str()), (0, ""));
+    for word in ["Ollama", "a", &daemon.port.to_string()] {
+        assert!(text.out.contains(word), "{}", text.out);
+    }
+    assert!(!text.out.contains('\u{1b}'), "no colour off a terminal");
+}
+
+#[test]
+fn select_pins_and_auto_unpins() {
+    let (a, b) = (ollama(&["m"], says("a")), ollama(&["m"], says("b")));
+    let world = World::new();
+    let daemon = serve(&world, "", &[("a", &a), ("b", &b)]);
+    for node in ["b", "a"] {
+        assert_eq!(world.run(&["select", "ollama", node]).code, 0);
+        assert_eq!(world.json(&["status"])["facades"][0]["pin"], node);
+        for _ in 0..4 {
+            assert_eq!(post(daemon.port, "/api/chat", &chat("m")).text(), node);
+        }
+    }
+    assert_eq!(world.run(&["select", "ollama", "--auto"]).code, 0);
+    assert_eq!(world.json(&["status"])["facades"][0]["pin"], json!(null));
+}
+
+#[test]
+fn an_unknown_node_or_facade_is_refused_with_4_and_names_what_there_is() {
+    let a = ollama(&["m"], says("a"));
+    let world = World::new();
+    let _daemon = serve(&world, "", &[("tower", &a)]);
+    let said = world.run(&["select", "ollama", "towr"]);
+    assert_eq!((said.code, said.out.as_str()), (4, ""));
+    assert!(said.err.contains("\"towr\""), "{}", said.err);
+    assert!(said.err.contains("known nodes: "), "{}", said.err);
+    for args in [
+        &["select", "lmstudio", "tower"][..],
+        &["set-port", "lmstudio", "15000"],
+    ] {
+        let said = world.run(args);
+        assert_eq!(said.code, 4, "{args:?}: {said:?}");
+    }
+}
+
+#[test]
+fn a_named_node_is_shown_and_suggested_by_its_name() {
+    let (a, b) = (ollama(&["m"], says("a")), ollama(&["m"], says("b")));
+    let world = World::new();
+    let _daemon = serve(&world, "", &[("tower", &a), ("attic", &b)]);
+    let shown = world.run(&["status"]).out;
+    let said = world.run(&["select", "ollama", "towr"]).err;
+    for name in ["tower", "attic"] {
+        assert!(shown.contains(name), "{shown}");
+        assert!(said.contains(name), "{said}");
+    }
+}
+
+#[test]
+fn a_taken_port_is_refused_with_4_and_nothing_moves() {
+    let a = ollama(&["m"], says("a"));
+    let world = World::new();
+    let daemon = serve(&world, "", &[("a", &a)]);
+    let said = world.run(&["set-port", "ollama", &a.port().to_string()]);
+    assert_eq!(said.code, 4, "{said:?}");
+    assert!(said.err.contains(&a.port().to_string()), "{}", said.err);
+    assert_eq!(post(daemon.port, "/api/chat", &chat("m")).text(), "a");
+    assert!(!world.path().join("data/proxy-port.json").exists());
+}
+
+#[test]
+fn workloads_lists_requests_and_tells_the_timeline_of_one() {
+    let (a, b) = (
+        ollama(&["m"], Reply::status(503)),
+        ollama(&["m"], says("b")),
+    );
+    let world = World::new();
+    let daemon = serve(&world, "policy = \"ordered\"", &[("a", &a), ("b", &b)]);
+    post(daemon.port, "/api/chat", &chat("m"));
+    let list = world.json(&["workloads"]);
+    let w = &list["workloads"][0];
+    assert_eq!(list["workloads"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        (&w["id"], &w["engine"], &w["model"]),
+        (&json!(1), &json!("ollama"), &json!("m"))
+    );
+    assert_eq!(
+        (&w["state"], &w["node"], &w["status"]),
+        (&json!("completed"), &json!("b"), &json!(200))
+    );
+    let one = world.json(&["workloads", "ollama/1"]).to_string();
+    for part in ["admitted", "dispatched", "refused", "HTTP 503", "completed"] {
+        assert!(one.contains(part), "{part} in {one}");
+    }
+    let text = world.run(&["workloads"]).out;
+    assert!(
+        text.contains("/api/chat") || text.contains("completed"),
+        "{text}"
+    );
+    let none = world.json(&["workloads", "--state", "failed"]);
+    assert_eq!(none["workloads"], json!([]));
+    assert_eq!(world.run(&["workloads", "ollama/99"]).code, 4);
+}
+
+#[test]
+fn models_lists_every_model_with_its_owners() {
+    let (a, b) = (
+        ollama(&["ma", "both"], says("a")),
+        ollama(&["both"], says("b")),
+    );
+    let world = World::new();
+    let _daemon = serve(&world, "", &[("a", &a), ("b", &b)]);
+    let list = world.json(&["models", "--engine", "ollama"]);
+    let owners = |model: &str| {
+        let all = list["models"].as_array().unwrap();
+        let found = all.iter().find(|m| m["model"] == model);
+        found.unwrap_or_else(|| panic!("{model} in {list}"))["owners"].clone()
+    };
+    assert_eq!(owners("ma:latest"), json!(["a"]));
+    assert_eq!(owners("both:latest"), json!(["a", "b"]));
+    let text = world.run(&["models"]).out;
+    assert!(text.contains("both") && text.contains("ma"), "{text}");
+}
+
+#[test]
+fn without_a_daemon_every_command_ends_with_3_and_names_the_socket() {
+    let world = World::new();
+    let port = free_port().to_string();
+    for args in [
+        &["status"][..],
+        &["models"],
+        &["workloads"],
+        &["select", "ollama", "a"],
+        &["set-port", "ollama", &port],
+    ] {
+        let said = world.run(args);
+        assert_eq!(said.code, 3, "{args:?}: {said:?}");
+        let socket = world.socket();
+        assert!(said.err.contains(socket.to_str().unwrap()), "{}", said.err);
+        assert!(said.err.contains("nvpair-proxy serve"), "{}", said.err);
+    }
+}
