@@ -47,8 +47,7 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         requests: requests(&settings),
         socket: socket(args, globals, brokered)?,
-        // Nothing of a demonstration is kept.
-        ports_dir: paths::ports_dir(&process_env).filter(|_| !demo),
+        ports_dir: paths::ports_dir(&process_env),
         log,
         drain: settings.drain_timeout,
         driver: match driver {
