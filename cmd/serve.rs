@@ -153,13 +153,20 @@ fn startup_row(row: &Row) -> StartupRow {
     let nodes: Vec<_> = row.nodes.iter().map(|n| n.as_str()).collect();
     StartupRow {
         engine: row.engine.spec().display.to_owned(),
-        listening: match &row.note {
-            Some(note) => format!("{} ({note})", row.listening),
-            None => row.listening.clone(),
-        },
+        listening: listening(row),
         paste: row.paste.clone(),
         nodes: row.hint.clone().unwrap_or_else(|| nodes.join(", ")),
     }
+}
+
+/// The port with the rule that gave it, then the aliases.
+fn listening(row: &Row) -> String {
+    let primary = match &row.note {
+        Some(note) => format!("{} ({note})", row.listening),
+        None => row.listening.clone(),
+    };
+    let all: Vec<_> = std::iter::once(&primary).chain(&row.aliases).collect();
+    all.into_iter().cloned().collect::<Vec<_>>().join(", ")
 }
 
 /// A request that works as it stands. Every engine's first route is a chat.

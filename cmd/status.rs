@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nvpair_proxy::control::client::ControlApiClient;
 use nvpair_proxy::rules::units::human_age;
-use nvpair_proxy::wire::control::{NodeKind, NodeState, NodeStatus, Status};
+use nvpair_proxy::wire::control::{Mode, NodeKind, NodeState, NodeStatus, Status};
 
 use crate::cli::{Globals, StatusArgs};
 use crate::connect::with_daemon;
@@ -54,9 +54,13 @@ fn render(status: &Status, now_ms: u64, look: &Look) -> String {
 
 fn facades(status: &Status, now_ms: u64, look: &Look) -> String {
     if status.facades.is_empty() {
-        return "  none is enabled\n".to_owned();
+        return match status.daemon.mode {
+            Mode::Broker => "  none is enabled: the parent has not asked for any yet\n",
+            Mode::Standalone | Mode::Demo => "  none is enabled\n",
+        }
+        .to_owned();
     }
-    let rows: Vec<_> = status
+    let rows: Vec<[String; 6]> = status
         .facades
         .iter()
         .map(|f| {
@@ -72,12 +76,24 @@ fn facades(status: &Status, now_ms: u64, look: &Look) -> String {
         })
         .collect();
     let head = ["ENGINE", "PORT", "PIN", "NODES", "IN FLIGHT", "SINCE"];
+    if status.facades.iter().all(|f| f.aliases.is_empty()) {
+        return look.table(head, &rows, Fit::Cut);
+    }
+    // Few have any, so that the column is there for those only.
+    let [engine, port, pin, nodes, in_flight, since] = head;
+    let head = [engine, port, "ALIASES", pin, nodes, in_flight, since];
+    let rows: Vec<_> = std::iter::zip(&status.facades, rows)
+        .map(|(f, [engine, port, pin, nodes, in_flight, since])| {
+            let aliases = output::list(&f.aliases);
+            [engine, port, aliases, pin, nodes, in_flight, since]
+        })
+        .collect();
     look.table(head, &rows, Fit::Cut)
 }
 
 fn nodes(status: &Status, look: &Look) -> String {
     if status.nodes.is_empty() {
-        return "  none yet\n".to_owned();
+        return no_nodes(status.daemon.mode).to_owned();
     }
     let mut text = match look.width {
         Some(width) if width < FULL_WIDTH => narrow(status, look),
@@ -96,6 +112,17 @@ fn nodes(status: &Status, look: &Look) -> String {
         }
     }
     text
+}
+
+/// What to do where there are no nodes.
+pub fn no_nodes(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Broker => "  none yet: the parent has told of no machine\n",
+        Mode::Standalone | Mode::Demo => {
+            "  none yet: start an engine on this machine and it is found within seconds,\n  \
+             or name one: nvpair-proxy serve --node ollama=http://HOST:11434\n"
+        },
+    }
 }
 
 /// The terms of the load in columns of their own.
@@ -176,7 +203,9 @@ fn summary(status: &Status) -> String {
             status.scheduler.generation,
             age / 1000
         ),
-        None => format!("{}, no snapshot", output::clean(&status.scheduler.policy)),
+        // Only a broker sends snapshots; without one there is nothing to miss.
+        None if status.daemon.mode == Mode::Broker => "listed, no snapshot yet".to_owned(),
+        None => output::clean(&status.scheduler.policy),
     };
     let w = &status.workloads;
     format!(
@@ -248,8 +277,26 @@ mod tests {
             text.contains("tower.lan (LM Studio): connection refused"),
             "{text}"
         );
-        assert!(text.contains("Scheduler: weighted, no snapshot."), "{text}");
+        assert!(text.contains("Scheduler: weighted."), "{text}");
         assert!(text.contains("none is enabled"), "{text}");
+    }
+
+    #[test]
+    fn a_start_without_anything_says_what_to_do() {
+        let look = Look {
+            color: false,
+            width: Some(80),
+        };
+        let mut status = status();
+        status.nodes.clear();
+        let text = render(&status, 0, &look);
+        assert!(text.contains("serve --node ollama=http://"), "{text}");
+        status.daemon.mode = Mode::Broker;
+        let text = render(&status, 0, &look);
+        for want in ["has not asked for any", "has told of no machine", "yet."] {
+            assert!(text.contains(want), "{text}");
+        }
+        assert!(!text.contains("--node"), "{text}");
     }
 
     #[test]

@@ -1,8 +1,12 @@
 //! `serve --demo` and the subcommands against it: the real daemon, with its sample engines.
 
-use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use nvpair_proxy::control::client::{ControlApiClient, ControlClient};
+use nvpair_proxy::demo::{DialectConfig, DialectEngine};
 
 use crate::world::{Said, World};
 
@@ -62,6 +66,80 @@ impl Demo {
 
     fn run(&self, args: &[&str]) -> Said {
         self.world.run(args)
+    }
+
+    /// The whole answer to a generate call, head and body.
+    fn ask(&self, body: &str) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        let head = format!(
+            "POST /api/generate HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+             content-length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all((head + body).as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+}
+
+#[test]
+fn aliases_are_shown_where_people_look() {
+    let alias = format!("127.0.0.1:{}", free_port());
+    let demo = Demo::start(&["--alias", &format!("ollama={alias}")]);
+    let listening = format!("localhost:{} (as asked), {alias}", demo.port);
+    assert!(demo.shown.contains(&listening), "{}", demo.shown);
+    let status = demo.run(&["status"]).out;
+    let mut lines = status.lines().map(|l| l.split_whitespace());
+    assert_eq!(lines.nth(1).unwrap().nth(2), Some("ALIASES"), "{status}");
+    assert_eq!(lines.next().unwrap().nth(2), Some(&*alias), "{status}");
+}
+
+#[test]
+fn a_node_that_is_added_at_the_control_socket_is_served_as_given() {
+    let demo = Demo::start(&[]);
+    // A thread of its own: the engine answers while this one asks.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    let ollama = crate::world::engine("ollama");
+    let engine = runtime
+        .block_on(DialectEngine::start(DialectConfig {
+            engine: ollama,
+            name: "added".to_owned(),
+            models: vec!["only-here:1b".to_owned()],
+            token_delay: Duration::ZERO,
+            refuse_every: None,
+            behind: None,
+            listen: ([127, 0, 0, 1], 0).into(),
+        }))
+        .unwrap();
+    let port = engine.addr().port();
+    let added = runtime.block_on(async {
+        let limit = Duration::from_secs(10);
+        let client = ControlClient::connect(&demo.world.socket(), limit)
+            .await
+            .unwrap();
+        let (addresses, models) = (
+            vec!["127.0.0.1".to_owned()],
+            vec!["only-here:1b".to_owned()],
+        );
+        let call = client.call(async |c| {
+            let id = "added".to_owned();
+            c.node_add_manual(ollama, id, None, port, addresses, None, Some(models))
+                .await
+        });
+        call.await.unwrap()
+    });
+    assert!(added.added);
+    let answer = demo.ask(r#"{"model":"only-here:1b","prompt":"hello","stream":false}"#);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(answer.contains("from added"), "{answer}");
+    let timeline = demo.run(&["workloads", "ollama/1"]).out;
+    for want in ["1 owner: added", "first byte after ", " tokens, "] {
+        assert!(timeline.contains(want), "{want} in {timeline}");
     }
 }
 
