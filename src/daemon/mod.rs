@@ -1,7 +1,7 @@
 //! Layer 7: the only place that builds the parts and joins them.
 //!
 //! Owns: start and end of the process's work. Leaves to others: every part's own business;
-//! [`commands`] carries commands out, [`supervisor`] holds the listeners.
+//! `commands` carries commands out, `supervisor` holds the listeners.
 
 mod commands;
 mod shutdown;
