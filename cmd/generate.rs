@@ -1,6 +1,7 @@
 //! `generate`: writes completions/ and man/, or checks that they are as they would be written.
 //!
-//! Owns: which files there are. Leaves to others: what is in them (`completions`, `man`). Nothing here may depend on the machine: the output is committed.
+//! Owns: which files there are. Leaves to others: what is in them (`completions`, `man`).
+//! Nothing here may depend on the machine: the output is committed.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -40,11 +40,13 @@ fn none(args: &ModelsArgs, status: &Status) -> String {
     let answers = |n: &&&NodeStatus| n.state == NodeState::Healthy;
     let answering: Vec<_> = nodes.iter().filter(answers).collect();
     if !status.facades.iter().any(|f| wanted(f.engine)) {
-        return "  none: no such facade is enabled; `nvpair-proxy status` shows those that are\n"
-            .to_owned();
+        return match args.engine {
+            Some(engine) => format!("  none: no {} facade is enabled\n", engine.spec().display),
+            None => "  none: no facade is enabled\n".to_owned(),
+        };
     }
     if nodes.is_empty() {
-        return no_nodes(status.daemon.mode).to_owned();
+        return no_nodes(status, args.engine);
     }
     if answering.is_empty() {
         return "  none: no node can be reached; `nvpair-proxy status` says why\n".to_owned();
@@ -139,8 +141,8 @@ mod tests {
             loaded,
         };
         for (args, nodes, want) in [
-            (args(None, false), vec![], "start an engine"),
-            (args(Some("llamacpp"), false), vec![], "no such facade"),
+            (args(None, false), vec![], "start Ollama on 11434"),
+            (args(Some("llamacpp"), false), vec![], "no llama.cpp facade"),
             (
                 args(None, false),
                 vec![(down, &["m"][..])],

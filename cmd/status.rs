@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use nvpair_proxy::control::client::ControlApiClient;
+use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::units::human_age;
 use nvpair_proxy::wire::control::{Mode, NodeKind, NodeState, NodeStatus, Status};
 
@@ -93,7 +94,7 @@ fn facades(status: &Status, now_ms: u64, look: &Look) -> String {
 
 fn nodes(status: &Status, look: &Look) -> String {
     if status.nodes.is_empty() {
-        return no_nodes(status.daemon.mode).to_owned();
+        return no_nodes(status, None);
     }
     let mut text = match look.width {
         Some(width) if width < FULL_WIDTH => narrow(status, look),
@@ -114,15 +115,26 @@ fn nodes(status: &Status, look: &Look) -> String {
     text
 }
 
-/// What to do where there are no nodes.
-pub fn no_nodes(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Broker => "  none yet: the parent has told of no machine\n",
-        Mode::Standalone | Mode::Demo => {
-            "  none yet: start an engine on this machine and it is found within seconds,\n  \
-             or name one: nvpair-proxy serve --node ollama=http://HOST:11434\n"
-        },
+/// What to do where there are no nodes, of this engine or of any.
+pub fn no_nodes(status: &Status, engine: Option<EngineId>) -> String {
+    if status.daemon.mode == Mode::Broker {
+        return "  none yet: the parent has told of no machine\n".to_owned();
     }
+    let facades = status.facades.iter();
+    let facades = facades.filter(|f| engine.is_none_or(|e| e == f.engine));
+    let start = facades.map(|f| {
+        let spec = f.engine.spec();
+        format!("{} on {}", spec.display, spec.port_beside(f.port))
+    });
+    let start = start.collect::<Vec<_>>().join(", or ");
+    if start.is_empty() {
+        return "  none: a node belongs to a facade, and none is enabled\n".to_owned();
+    }
+    let engine = engine.map_or("ENGINE", EngineId::as_str);
+    format!(
+        "  none yet: start {start};\n  \
+         it is found within seconds. For another machine: nvpair-proxy serve --node {engine}=http://HOST:PORT\n"
+    )
 }
 
 /// The terms of the load in columns of their own.
@@ -217,7 +229,6 @@ fn summary(status: &Status) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nvpair_proxy::rules::engine::EngineId;
     use nvpair_proxy::rules::ids::RunId;
     use nvpair_proxy::wire::control::*;
 
@@ -289,8 +300,22 @@ mod tests {
         };
         let mut status = status();
         status.nodes.clear();
+        // The facade has LM Studio's own port, so that LM Studio must go elsewhere.
+        status.facades = [("ollama", 11435), ("lmstudio", 1234)]
+            .map(|(id, port)| FacadeStatus {
+                engine: EngineId::parse(id).unwrap(),
+                port,
+                aliases: vec![],
+                pin: None,
+                in_flight: 0,
+                since_at: 0,
+            })
+            .to_vec();
         let text = render(&status, 0, &look);
-        assert!(text.contains("serve --node ollama=http://"), "{text}");
+        for want in ["Ollama on 11434, or LM Studio on 1235", "--node ENGINE="] {
+            assert!(text.contains(want), "{text}");
+        }
+        status.facades.clear();
         status.daemon.mode = Mode::Broker;
         let text = render(&status, 0, &look);
         for want in ["has not asked for any", "has told of no machine", "yet."] {

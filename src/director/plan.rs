@@ -233,12 +233,7 @@ pub fn row(
     model: Option<String>,
 ) -> Row {
     let spec = engine.spec();
-    // The engine's own port first, unless the facade has it: both are looked at all the time.
-    let start = if port == spec.facade_port {
-        spec.moved_port
-    } else {
-        spec.facade_port
-    };
+    let start = spec.port_beside(port);
     let hint = format!(
         "start {} on {start}, or add --node {engine}=URL",
         spec.display
