@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 
 use crate::cli::{Cli, CompletionsArgs};
 use crate::errors::CliError;
@@ -17,6 +17,21 @@ pub fn run(args: &CompletionsArgs) -> Result<ExitCode, CliError> {
 /// The script of a shell.
 pub fn script(shell: clap_complete::Shell) -> Vec<u8> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "nvpair-proxy", &mut script);
+    clap_complete::generate(shell, &mut offered(), "nvpair-proxy", &mut script);
     script
+}
+
+/// The command with what is offered to people. The generators offer hidden subcommands too, and
+/// clap cannot take one out.
+fn offered() -> Command {
+    let whole = Cli::command();
+    Command::new("nvpair-proxy")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(whole.get_arguments().cloned())
+        .subcommands(
+            whole
+                .get_subcommands()
+                .filter(|s| !s.is_hide_set())
+                .cloned(),
+        )
 }

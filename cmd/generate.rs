@@ -1,6 +1,7 @@
 //! `generate`: writes completions/ and man/, or checks that they are as they would be written.
 //!
-//! Owns: which files there are. Nothing here may depend on the machine: the output is committed.
+//! Owns: which files there are. Leaves to others: what is in them (`completions`, `man`).
+//! Nothing here may depend on the machine: the output is committed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,11 +11,11 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use clap::{Command, CommandFactory, ValueEnum};
 use clap_complete::{Generator, Shell};
-use clap_mangen::Man;
 
 use crate::cli::{Cli, GenerateArgs};
 use crate::completions::script;
 use crate::errors::CliError;
+use crate::man;
 use crate::output;
 
 /// The folders that hold generated files and nothing else.
@@ -50,21 +51,9 @@ fn pages(command: &Command, files: &mut BTreeMap<PathBuf, Vec<u8>>) -> Result<()
     for sub in command.get_subcommands().filter(|s| !s.is_hide_set()) {
         pages(sub, files)?;
     }
-    let man = Man::new(command.clone());
-    let mut page = Vec::new();
-    man.render(&mut page).context("cannot render a man page")?;
-    let path = Path::new("man").join(man.get_filename());
-    files.insert(path, with_sections(page)?);
+    let (name, page) = man::page(command)?;
+    files.insert(Path::new("man").join(name), page);
     Ok(())
-}
-
-/// The page with the sections that man pages have, in place of one for all that follows the options.
-fn with_sections(page: Vec<u8>) -> Result<Vec<u8>> {
-    let page = String::from_utf8(page).context("a man page is not UTF-8")?;
-    let page = page
-        .replace("\n.SH EXTRA\nExamples:\n", "\n.SH EXAMPLES\n")
-        .replace("\n\nExit codes:\n", "\n.SH EXIT STATUS\n");
-    Ok(page.into_bytes())
 }
 
 fn write(dir: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<()> {

@@ -10,6 +10,7 @@ mod connect;
 mod demo_engine;
 mod errors;
 mod generate;
+mod man;
 mod models;
 mod names;
 mod output;

@@ -47,8 +47,7 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         requests: requests(&settings),
         socket: socket(args, globals, brokered)?,
-        // Nothing of a demonstration is kept.
-        ports_dir: paths::ports_dir(&process_env).filter(|_| !demo),
+        ports_dir: paths::ports_dir(&process_env),
         log,
         drain: settings.drain_timeout,
         driver: match driver {
@@ -154,13 +153,20 @@ fn startup_row(row: &Row) -> StartupRow {
     let nodes: Vec<_> = row.nodes.iter().map(|n| n.as_str()).collect();
     StartupRow {
         engine: row.engine.spec().display.to_owned(),
-        listening: match &row.note {
-            Some(note) => format!("{} ({note})", row.listening),
-            None => row.listening.clone(),
-        },
+        listening: listening(row),
         paste: row.paste.clone(),
         nodes: row.hint.clone().unwrap_or_else(|| nodes.join(", ")),
     }
+}
+
+/// The port with the rule that gave it, then the aliases.
+fn listening(row: &Row) -> String {
+    let primary = match &row.note {
+        Some(note) => format!("{} ({note})", row.listening),
+        None => row.listening.clone(),
+    };
+    let all: Vec<_> = std::iter::once(&primary).chain(&row.aliases).collect();
+    all.into_iter().cloned().collect::<Vec<_>>().join(", ")
 }
 
 /// A request that works as it stands. Every engine's first route is a chat.

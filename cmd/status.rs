@@ -4,8 +4,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use nvpair_proxy::control::client::ControlApiClient;
+use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::units::human_age;
-use nvpair_proxy::wire::control::{NodeKind, NodeState, NodeStatus, Status};
+use nvpair_proxy::wire::control::{Mode, NodeKind, NodeState, NodeStatus, Status};
 
 use crate::cli::{Globals, StatusArgs};
 use crate::connect::with_daemon;
@@ -54,9 +55,13 @@ fn render(status: &Status, now_ms: u64, look: &Look) -> String {
 
 fn facades(status: &Status, now_ms: u64, look: &Look) -> String {
     if status.facades.is_empty() {
-        return "  none is enabled\n".to_owned();
+        return match status.daemon.mode {
+            Mode::Broker => "  none is enabled: the parent has not asked for any yet\n",
+            Mode::Standalone | Mode::Demo => "  none is enabled\n",
+        }
+        .to_owned();
     }
-    let rows: Vec<_> = status
+    let rows: Vec<[String; 6]> = status
         .facades
         .iter()
         .map(|f| {
@@ -72,12 +77,24 @@ fn facades(status: &Status, now_ms: u64, look: &Look) -> String {
         })
         .collect();
     let head = ["ENGINE", "PORT", "PIN", "NODES", "IN FLIGHT", "SINCE"];
+    if status.facades.iter().all(|f| f.aliases.is_empty()) {
+        return look.table(head, &rows, Fit::Cut);
+    }
+    // Few have any, so that the column is there for those only.
+    let [engine, port, pin, nodes, in_flight, since] = head;
+    let head = [engine, port, "ALIASES", pin, nodes, in_flight, since];
+    let rows: Vec<_> = std::iter::zip(&status.facades, rows)
+        .map(|(f, [engine, port, pin, nodes, in_flight, since])| {
+            let aliases = output::list(&f.aliases);
+            [engine, port, aliases, pin, nodes, in_flight, since]
+        })
+        .collect();
     look.table(head, &rows, Fit::Cut)
 }
 
 fn nodes(status: &Status, look: &Look) -> String {
     if status.nodes.is_empty() {
-        return "  none yet\n".to_owned();
+        return no_nodes(status, None);
     }
     let mut text = match look.width {
         Some(width) if width < FULL_WIDTH => narrow(status, look),
@@ -96,6 +113,28 @@ fn nodes(status: &Status, look: &Look) -> String {
         }
     }
     text
+}
+
+/// What to do where there are no nodes, of this engine or of any.
+pub fn no_nodes(status: &Status, engine: Option<EngineId>) -> String {
+    if status.daemon.mode == Mode::Broker {
+        return "  none yet: the parent has told of no machine\n".to_owned();
+    }
+    let facades = status.facades.iter();
+    let facades = facades.filter(|f| engine.is_none_or(|e| e == f.engine));
+    let start = facades.map(|f| {
+        let spec = f.engine.spec();
+        format!("{} on {}", spec.display, spec.port_beside(f.port))
+    });
+    let start = start.collect::<Vec<_>>().join(", or ");
+    if start.is_empty() {
+        return "  none: a node belongs to a facade, and none is enabled\n".to_owned();
+    }
+    let engine = engine.map_or("ENGINE", EngineId::as_str);
+    format!(
+        "  none yet: start {start};\n  \
+         it is found within seconds. For another machine: nvpair-proxy serve --node {engine}=http://HOST:PORT\n"
+    )
 }
 
 /// The terms of the load in columns of their own.
@@ -176,7 +215,9 @@ fn summary(status: &Status) -> String {
             status.scheduler.generation,
             age / 1000
         ),
-        None => format!("{}, no snapshot", output::clean(&status.scheduler.policy)),
+        // Only a broker sends snapshots; without one there is nothing to miss.
+        None if status.daemon.mode == Mode::Broker => "listed, no snapshot yet".to_owned(),
+        None => output::clean(&status.scheduler.policy),
     };
     let w = &status.workloads;
     format!(
@@ -188,7 +229,6 @@ fn summary(status: &Status) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nvpair_proxy::rules::engine::EngineId;
     use nvpair_proxy::rules::ids::RunId;
     use nvpair_proxy::wire::control::*;
 
@@ -248,8 +288,40 @@ mod tests {
             text.contains("tower.lan (LM Studio): connection refused"),
             "{text}"
         );
-        assert!(text.contains("Scheduler: weighted, no snapshot."), "{text}");
+        assert!(text.contains("Scheduler: weighted."), "{text}");
         assert!(text.contains("none is enabled"), "{text}");
+    }
+
+    #[test]
+    fn a_start_without_anything_says_what_to_do() {
+        let look = Look {
+            color: false,
+            width: Some(80),
+        };
+        let mut status = status();
+        status.nodes.clear();
+        // The facade has LM Studio's own port, so that LM Studio must go elsewhere.
+        status.facades = [("ollama", 11435), ("lmstudio", 1234)]
+            .map(|(id, port)| FacadeStatus {
+                engine: EngineId::parse(id).unwrap(),
+                port,
+                aliases: vec![],
+                pin: None,
+                in_flight: 0,
+                since_at: 0,
+            })
+            .to_vec();
+        let text = render(&status, 0, &look);
+        for want in ["Ollama on 11434, or LM Studio on 1235", "--node ENGINE="] {
+            assert!(text.contains(want), "{text}");
+        }
+        status.facades.clear();
+        status.daemon.mode = Mode::Broker;
+        let text = render(&status, 0, &look);
+        for want in ["has not asked for any", "has told of no machine", "yet."] {
+            assert!(text.contains(want), "{text}");
+        }
+        assert!(!text.contains("--node"), "{text}");
     }
 
     #[test]

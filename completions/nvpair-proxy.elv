@@ -36,8 +36,6 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand workloads 'Show recent and live requests, or the timeline of one'
             cand models 'Show the models of all nodes'
             cand completions 'Print the completion script of a shell'
-            cand generate 'Write completions/ and man/'
-            cand demo-engine 'Run one sample engine'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'nvpair-proxy;serve'= {
@@ -138,36 +136,6 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
-        &'nvpair-proxy;generate'= {
-            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
-            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
-            cand --check 'Write nothing; fail if anything there is out of date'
-            cand --json 'Print one JSON document and nothing else on stdout'
-            cand -v 'Say more; for `serve`, log at debug'
-            cand --verbose 'Say more; for `serve`, log at debug'
-            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
-            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
-            cand -h 'Print help (see more with ''--help'')'
-            cand --help 'Print help (see more with ''--help'')'
-        }
-        &'nvpair-proxy;demo-engine'= {
-            cand --engine 'Whose dialect it speaks'
-            cand --listen 'Loopback address to listen on; port 0 takes a free one'
-            cand --name 'Its name, told in its answers'
-            cand --model 'A model it lists (repeatable); the first one is loaded'
-            cand --token-delay 'Time before each token'
-            cand --refuse-every 'Answer every n-th request 503'
-            cand --behind 'Origin of a llama-server that does the work'
-            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
-            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
-            cand --json 'Print one JSON document and nothing else on stdout'
-            cand -v 'Say more; for `serve`, log at debug'
-            cand --verbose 'Say more; for `serve`, log at debug'
-            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
-            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
-            cand -h 'Print help (see more with ''--help'')'
-            cand --help 'Print help (see more with ''--help'')'
-        }
         &'nvpair-proxy;help'= {
             cand serve 'Run the daemon in the foreground'
             cand status 'Show facades, nodes and their load, scheduler and counts'
@@ -176,8 +144,6 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand workloads 'Show recent and live requests, or the timeline of one'
             cand models 'Show the models of all nodes'
             cand completions 'Print the completion script of a shell'
-            cand generate 'Write completions/ and man/'
-            cand demo-engine 'Run one sample engine'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'nvpair-proxy;help;serve'= {
@@ -193,10 +159,6 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
         &'nvpair-proxy;help;models'= {
         }
         &'nvpair-proxy;help;completions'= {
-        }
-        &'nvpair-proxy;help;generate'= {
-        }
-        &'nvpair-proxy;help;demo-engine'= {
         }
         &'nvpair-proxy;help;help'= {
         }

@@ -40,8 +40,6 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "set-port"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "workloads" -d 'Show recent and live requests, or the timeline of one'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "models" -d 'Show the models of all nodes'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "completions" -d 'Print the completion script of a shell'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "generate" -d 'Write completions/ and man/'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "demo-engine" -d 'Run one sample engine'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l ipc -d 'Be driven by a parent that listens on this socket; implies --broker' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l config -d 'Configuration file; a named one must exist' -r -F
@@ -132,39 +130,11 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -s v -l verbose -d 'Say more; for `serve`, log at debug'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
-always\t''
-never\t''"
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate" -l check -d 'Write nothing; fail if anything there is out of date'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l engine -d 'Whose dialect it speaks' -r -f -a "ollama\t''
-lmstudio\t''
-llamacpp\t''"
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l listen -d 'Loopback address to listen on; port 0 takes a free one' -r
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l name -d 'Its name, told in its answers' -r
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l model -d 'A model it lists (repeatable); the first one is loaded' -r
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l token-delay -d 'Time before each token' -r
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l refuse-every -d 'Answer every n-th request 503' -r
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l behind -d 'Origin of a llama-server that does the work' -r
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
-always\t''
-never\t''"
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand demo-engine" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions generate demo-engine help" -f -a "serve" -d 'Run the daemon in the foreground'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions generate demo-engine help" -f -a "status" -d 'Show facades, nodes and their load, scheduler and counts'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions generate demo-engine help" -f -a "select" -d 'Pin a facade to one node, or let it choose again'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions generate demo-engine help" -f -a "set-port" -d 'Move a facade to another port; it is remembered'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions generate demo-engine help" -f -a "workloads" -d 'Show recent and live requests, or the timeline of one'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions generate demo-engine help" -f -a "models" -d 'Show the models of all nodes'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions generate demo-engine help" -f -a "completions" -d 'Print the completion script of a shell'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions generate demo-engine help" -f -a "generate" -d 'Write completions/ and man/'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions generate demo-engine help" -f -a "demo-engine" -d 'Run one sample engine'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions generate demo-engine help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions help" -f -a "serve" -d 'Run the daemon in the foreground'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions help" -f -a "status" -d 'Show facades, nodes and their load, scheduler and counts'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions help" -f -a "select" -d 'Pin a facade to one node, or let it choose again'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions help" -f -a "set-port" -d 'Move a facade to another port; it is remembered'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions help" -f -a "workloads" -d 'Show recent and live requests, or the timeline of one'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions help" -f -a "models" -d 'Show the models of all nodes'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions help" -f -a "completions" -d 'Print the completion script of a shell'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

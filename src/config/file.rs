@@ -17,6 +17,7 @@ use crate::rules::addresses::without_brackets;
 use crate::rules::engine::EngineId;
 use crate::rules::log_level::{LogFormat, LogLevel};
 use crate::rules::nearest::closest;
+use crate::rules::policy::Policy;
 use crate::rules::secret::Secret;
 
 const TOP: [&str; 12] = [
@@ -39,8 +40,11 @@ const NODE: [&str; 8] = [
 ];
 const LOG: [&str; 2] = ["level", "format"];
 
-const POLICIES: [(&str, Policy); 2] =
-    [("weighted", Policy::Weighted), ("ordered", Policy::Ordered)];
+/// Those that may be written: `listed` needs a broker's list, so that only a broker brings it.
+const POLICIES: [(&str, Policy); 2] = [
+    (Policy::Weighted.as_str(), Policy::Weighted),
+    (Policy::Ordered.as_str(), Policy::Ordered),
+];
 const GATES: [(&str, bool); 2] = [("framing", false), ("first-byte", true)];
 /// The words for the log's threshold.
 pub const LEVELS: [(&str, LogLevel); 4] = [
@@ -50,16 +54,6 @@ pub const LEVELS: [(&str, LogLevel); 4] = [
     LogLevel::Error.word(),
 ];
 const FORMATS: [(&str, LogFormat); 2] = [LogFormat::Text.word(), LogFormat::Json.word()];
-
-/// How a node is chosen standalone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Policy {
-    /// By load, warmth, speed and weight.
-    #[default]
-    Weighted,
-    /// By id.
-    Ordered,
-}
 
 /// One node that somebody named.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::file::{self, Config, FileError, NodeSetting, Policy};
+use super::file::{self, Config, FileError, NodeSetting};
 use super::node_url::NodeUrl;
 use super::paths::{self, Env};
 use super::reader::pick;
@@ -19,6 +19,7 @@ use crate::rules::addresses::loopback;
 use crate::rules::budget::{Cap, MAX_REQUEST_BYTES, RESPONSE_TIMEOUT};
 use crate::rules::engine::EngineId;
 use crate::rules::log_level::{LogFormat, LogLevel};
+use crate::rules::policy::Policy;
 use crate::rules::units::parse_duration;
 
 /// How long a standalone daemon waits for its requests at SIGTERM when nothing else is said.
@@ -82,7 +83,7 @@ pub struct Settings {
     /// The loopback address in an engine's host variable: a proposal for an alias, and a place to
     /// look for the engine itself.
     pub host_variables: Vec<(EngineId, SocketAddr)>,
-    /// How a node is chosen.
+    /// How a node is chosen standalone.
     pub policy: Policy,
     /// Time to an answer's headers, and again to its first content.
     pub response_header_timeout: Cap,
@@ -188,7 +189,7 @@ pub fn resolve(flags: &Flags, config: &Config, env: Env) -> Result<Settings, Vec
         nodes: nodes(flags, config),
         aliases: aliases(&mut errors, flags),
         host_variables: host_variables(env),
-        policy: config.policy.unwrap_or_default(),
+        policy: config.policy.unwrap_or(Policy::Weighted),
         response_header_timeout: timeout.unwrap_or(Cap::After(RESPONSE_TIMEOUT)),
         max_request_bytes: flags
             .max_request_bytes

@@ -1,7 +1,7 @@
 //! Layer 7: the only place that builds the parts and joins them.
 //!
 //! Owns: start and end of the process's work. Leaves to others: every part's own business;
-//! [`commands`] carries commands out, [`supervisor`] holds the listeners.
+//! `commands` carries commands out, `supervisor` holds the listeners.
 
 mod commands;
 mod shutdown;
@@ -60,7 +60,8 @@ pub struct Options {
     pub requests: RequestSettings,
     /// Path of the control socket; `None` = none.
     pub socket: Option<PathBuf>,
-    /// Folder of the port files; `None` = nothing is restored or saved.
+    /// Folder of the port files; `None` = none is known. A demonstration saves none and restores
+    /// none, whatever this is.
     pub ports_dir: Option<PathBuf>,
     /// The log's switch.
     pub log: LogHandle,
@@ -155,7 +156,10 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
     } else {
         Scope::Loopback
     };
-    let ports = Ports::new(ports_dir);
+    let ports = match &driver {
+        Driver::Demo(_) => Ports::Unsaved,
+        _ => Ports::in_folder(ports_dir),
+    };
     let stop = shutdown::Stop::default();
     let executor = Executor::new(
         context.clone(),
@@ -244,10 +248,7 @@ fn bind_control(
 fn policy(driver: &Driver) -> Policy {
     match driver {
         Driver::Stdio | Driver::Ipc(_) => Policy::Listed,
-        Driver::Standalone(s) | Driver::Demo(s) => match s.policy {
-            crate::config::file::Policy::Weighted => Policy::Weighted,
-            crate::config::file::Policy::Ordered => Policy::Ordered,
-        },
+        Driver::Standalone(s) | Driver::Demo(s) => s.policy,
     }
 }
 

@@ -209,7 +209,7 @@ impl Keeper {
         plan::common_model(of.map(Kept::models))
     }
 
-    /// The ports of 127.0.0.1 on which this engine itself was found.
+    /// The ports of this machine on which this engine itself was found.
     pub fn own_ports(&self, engine: EngineId) -> Vec<u16> {
         let here = self
             .active()
@@ -262,7 +262,8 @@ impl Keeper {
 
     fn knows(&self, place: Place) -> bool {
         let same = |n: &Kept| n.target.engine == place.engine && n.target.port == place.port;
-        self.nodes.iter().any(|n| same(n) && self.is_here(n))
+        let there = |n: &Kept| plan::is_place(&n.target.host, self.names.host_name());
+        self.nodes.iter().any(|n| same(n) && there(n))
     }
 
     fn watch(&mut self, place: Place) {
@@ -347,7 +348,7 @@ impl Keeper {
         let id = self.names.take(engine, None, &host, place.port, "");
         let target = Target {
             engine,
-            host: "127.0.0.1".to_owned(),
+            host: local::HOST.to_owned(),
             port: place.port,
             prefix: String::new(),
             api_key: None,

@@ -160,6 +160,7 @@ impl Kept {
             context: reading.context.clone(),
             unreachable: self.standing.unreachable().map(str::to_owned),
             local: self.local,
+            found: self.found,
         };
         ManualNode { record, extra }
     }

@@ -23,7 +23,10 @@ pub const YES: HeaderValue = HeaderValue::from_static("1");
 /// How long a dial to our own machine may take.
 const DIAL: Duration = Duration::from_millis(300);
 
-/// A port of 127.0.0.1 where an engine may be.
+/// Where engines of this machine are looked for: where all of them listen unless they are told.
+pub const HOST: &str = "127.0.0.1";
+
+/// A port of [`HOST`] where an engine may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The engine.
@@ -60,7 +63,7 @@ pub fn port_of(address: &str) -> Option<u16> {
 pub async fn identify(place: Place, limits: Limits) -> bool {
     let inventory = &place.engine.spec().inventory;
     let probe = [(IDENTITY_PROBE, YES)];
-    match fetch::get("127.0.0.1", place.port, inventory.path, &probe, limits).await {
+    match fetch::get(HOST, place.port, inventory.path, &probe, limits).await {
         Ok(answer) => {
             answer.status == StatusCode::OK && inventory::identifies(place.engine, &answer.body)
         },

@@ -26,6 +26,7 @@ use crate::config::settings::{EngineSetting, Settings};
 use crate::rules::engine::EngineId;
 use crate::state::command::{Command, Commands, Enable, Enabled};
 use crate::state::query::Queries;
+use crate::wire::control::FacadeStatus;
 use crate::wire::jsonrpc::{CommandError, ErrorCode};
 use keeper::Keeper;
 
@@ -147,8 +148,11 @@ pub async fn start(
         return Err(StartError(down));
     }
     keeper.tell_all().await;
-    let row = |(e, b, r): &(EngineId, Enabled, PortReason)| {
-        plan::row(*e, b.port, *r, keeper.ids(*e), keeper.example(*e))
+    let facades = opener.queries.status().facades;
+    let row = |(e, b, r): &(EngineId, Enabled, PortReason)| Row {
+        // As bound: an address that somebody else has is left out.
+        aliases: aliases(&facades, *e),
+        ..plan::row(*e, b.port, *r, keeper.ids(*e), keeper.example(*e))
     };
     let rows = up.iter().map(row).collect();
     let mut warnings = warnings(settings, &wanted, down);
@@ -160,6 +164,11 @@ pub async fn start(
         probe_now,
         task,
     })
+}
+
+fn aliases(facades: &[FacadeStatus], engine: EngineId) -> Vec<String> {
+    let facade = facades.iter().find(|f| f.engine == engine);
+    facade.map_or_else(Vec::new, |f| f.aliases.clone())
 }
 
 fn warnings(

@@ -5,8 +5,9 @@
 
 use std::collections::BTreeMap;
 
+use super::local;
 use crate::config::settings::PortAsk;
-use crate::rules::addresses::{authority, is_loopback_host};
+use crate::rules::addresses::{authority, is_loopback_host, same_loopback};
 use crate::rules::engine::EngineId;
 use crate::rules::ids::NodeId;
 use crate::state::command::{Enabled, PortRule};
@@ -14,6 +15,13 @@ use crate::state::command::{Enabled, PortRule};
 /// Whether a URL's host is this machine, as far as its spelling tells.
 pub fn is_this_machine(host: &str, host_name: &str) -> bool {
     is_loopback_host(host) || host.eq_ignore_ascii_case(host_name)
+}
+
+/// Whether a URL's host is the address where engines of this machine are looked for: the same port
+/// of another loopback address is another listener. This machine's name may mean any of its
+/// addresses, and an engine that answers to it is not taken for a second one.
+pub fn is_place(host: &str, host_name: &str) -> bool {
+    same_loopback(host, local::HOST) || host.eq_ignore_ascii_case(host_name)
 }
 
 /// Gives nodes their ids. A node is a machine: two engines on one host share the id, and with it
@@ -202,6 +210,8 @@ pub struct Row {
     pub port: u16,
     /// `localhost:1235`.
     pub listening: String,
+    /// Alias addresses that are bound too, as `host:port`.
+    pub aliases: Vec<String>,
     /// Which rule gave the port, where that is news.
     pub note: Option<String>,
     /// What goes into a client's settings.
@@ -214,7 +224,7 @@ pub struct Row {
     pub hint: Option<String>,
 }
 
-/// The row of a facade.
+/// The row of a facade, without aliases.
 pub fn row(
     engine: EngineId,
     port: u16,
@@ -223,12 +233,7 @@ pub fn row(
     model: Option<String>,
 ) -> Row {
     let spec = engine.spec();
-    // The engine's own port first, unless the facade has it: both are looked at all the time.
-    let start = if port == spec.facade_port {
-        spec.moved_port
-    } else {
-        spec.facade_port
-    };
+    let start = spec.port_beside(port);
     let hint = format!(
         "start {} on {start}, or add --node {engine}=URL",
         spec.display
@@ -237,6 +242,7 @@ pub fn row(
         engine,
         port,
         listening: format!("localhost:{port}"),
+        aliases: Vec::new(),
         note: note(spec.display, reason),
         paste: format!("http://localhost:{port}{}", spec.client_base),
         hint: nodes.is_empty().then(|| format!("none yet: {hint}")),

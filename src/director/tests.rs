@@ -146,7 +146,9 @@ async fn answer(mut stream: TcpStream, script: Arc<Mutex<Script>>) {
 /// What the fake daemon holds.
 #[derive(Default)]
 struct Book {
-    facades: Vec<(EngineId, u16)>,
+    facades: Vec<(EngineId, u16, Vec<String>)>,
+    /// Alias addresses that somebody else has.
+    alias_blocked: Vec<String>,
     /// Ports that cannot be bound.
     unbindable: Vec<u16>,
     /// Port that was saved.
@@ -164,13 +166,13 @@ impl Queries for Asked {
             .unwrap()
             .facades
             .iter()
-            .any(|(e, _)| *e == engine)
+            .any(|(e, ..)| *e == engine)
     }
     fn status(&self) -> Status {
-        let facade = |(engine, port): &(EngineId, u16)| FacadeStatus {
+        let facade = |(engine, port, aliases): &(EngineId, u16, Vec<String>)| FacadeStatus {
             engine: *engine,
             port: *port,
-            aliases: Vec::new(),
+            aliases: aliases.clone(),
             pin: None,
             in_flight: 0,
             since_at: 0,
@@ -231,7 +233,7 @@ async fn daemon(mut queue: CommandQueue, book: Arc<Mutex<Book>>, log: UnboundedS
             },
             Command::AddManual(engine, node, r) => {
                 let book = book.lock().unwrap();
-                if book.strict && !book.facades.iter().any(|(e, _)| *e == engine) {
+                if book.strict && !book.facades.iter().any(|(e, ..)| *e == engine) {
                     r.answer(Err(CommandError::no_facade(engine.as_str())));
                     continue;
                 }
@@ -265,7 +267,9 @@ fn enable(book: &mut Book, e: &Enable) -> Result<Enabled, CommandError> {
             format!("port {port}: in use"),
         ));
     }
-    book.facades.push((e.engine, port));
+    let free = |a: &&String| !book.alias_blocked.contains(*a);
+    let aliases = e.alias_addresses.iter().filter(free).cloned().collect();
+    book.facades.push((e.engine, port, aliases));
     Ok(Enabled {
         port,
         rule,
@@ -279,7 +283,12 @@ fn shown(engine: EngineId, node: &ManualNode) -> String {
         .unreachable
         .as_deref()
         .map_or("up".to_owned(), |why| format!("gone: {why}"));
-    let local = if x.local { " local" } else { "" };
+    let local = match (x.local, x.found) {
+        (true, true) => " local",
+        (true, false) => " local named",
+        (false, true) => " found",
+        (false, false) => "",
+    };
     assert_eq!(r.host, r.id, "the id is what people are shown");
     format!(
         "node {engine} {} {}:{}{} [{}] warm [{}] slots {} ctx {}{local} {state}",
@@ -398,7 +407,7 @@ async fn the_first_engine_found_is_this_machines_and_a_second_one_is_told_apart(
         [
             format!("local ollama 127.0.0.1:{a} healthy"),
             format!("node ollama this-pc 127.0.0.1:{a} [a,b] warm [] slots 0 ctx  local up"),
-            format!("node ollama this-pc:{b} 127.0.0.1:{b} [a,b] warm [] slots 0 ctx  up"),
+            format!("node ollama this-pc:{b} 127.0.0.1:{b} [a,b] warm [] slots 0 ctx  found up"),
             "enable ollama 0 ignore=false []".to_owned(),
         ]
     );
@@ -466,9 +475,15 @@ async fn each_engine_is_read_in_its_own_way() {
     assert_eq!(
         told,
         [
-            format!("node ollama this-pc 127.0.0.1:{o} [a,b] warm [a] slots 0 ctx 8192 local up"),
-            format!("node lmstudio this-pc 127.0.0.1:{l} [x,y] warm [y] slots 0 ctx 4096 local up"),
-            format!("node llamacpp this-pc 127.0.0.1:{c} [q] warm [q] slots 4 ctx 2048 local up"),
+            format!(
+                "node ollama this-pc 127.0.0.1:{o} [a,b] warm [a] slots 0 ctx 8192 local named up"
+            ),
+            format!(
+                "node lmstudio this-pc 127.0.0.1:{l} [x,y] warm [y] slots 0 ctx 4096 local named up"
+            ),
+            format!(
+                "node llamacpp this-pc 127.0.0.1:{c} [q] warm [q] slots 4 ctx 2048 local named up"
+            ),
             format!("node llamacpp router 127.0.0.1:{r}/gpu [l/1,u] warm [l/1] slots 2 ctx  up"),
         ]
     );
@@ -606,7 +621,7 @@ async fn our_own_ports_are_not_even_asked() {
         .lock()
         .unwrap()
         .facades
-        .push((id("lmstudio"), engine.port));
+        .push((id("lmstudio"), engine.port, Vec::new()));
     let started = bench.start(&s).await.unwrap();
     sleep(Duration::from_secs(20)).await;
     assert_eq!(engine.calls(), [""; 0]);
@@ -842,6 +857,39 @@ async fn the_host_variables_address_is_proposed_only_beside_a_running_engine() {
         let log = bench.so_far();
         let enable = log.iter().find(|l| l.starts_with("enable")).unwrap();
         assert!(enable.ends_with(want), "{enable}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_table_shows_the_aliases_that_were_bound() {
+    let bench = Bench::new();
+    let mut s = settings(&["ollama", "llamacpp"], "");
+    s.aliases = ["127.0.0.1:11500", "[::1]:11500"]
+        .map(|a| (id("ollama"), a.parse().unwrap()))
+        .to_vec();
+    bench.book.lock().unwrap().alias_blocked = vec!["[::1]:11500".to_owned()];
+    let rows = bench.start(&s).await.unwrap().rows;
+    assert_eq!(rows[0].aliases, ["127.0.0.1:11500"]);
+    assert!(rows[1].aliases.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_named_node_on_another_loopback_address_hides_no_engine() {
+    let engine = Engine::start(&[("/api/tags", TAGS)]).await;
+    let port = engine.port;
+    for (url, nodes) in [
+        (format!("http://127.0.0.2:{port}"), 2),
+        (format!("http://127.0.0.1:{port}"), 1),
+        (format!("http://localhost:{port}"), 1),
+    ] {
+        let mut bench = Bench::new();
+        bench.look("ollama", port);
+        let named = format!("[[nodes]]\nengine = \"ollama\"\nurl = \"{url}\"\n");
+        let started = bench.start(&settings(&["ollama"], &named)).await.unwrap();
+        assert_eq!(started.rows[0].nodes.len(), nodes, "{url}");
+        let log = bench.so_far();
+        let found = log.iter().filter(|l| l.contains(" found up"));
+        assert_eq!(found.count(), nodes - 1, "{url}: {log:?}");
     }
 }
 

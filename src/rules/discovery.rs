@@ -46,8 +46,10 @@ pub struct Extra {
     pub context: Vec<(String, u64)>,
     /// Why it cannot be used now: then it stays listed but is no candidate.
     pub unreachable: Option<String>,
-    /// This machine's own engine.
+    /// This machine's own engine: reached as the facade's local backend.
     pub local: bool,
+    /// Found on this machine by looking, and not named by anybody.
+    pub found: bool,
 }
 
 /// Two sets of nodes compared, each part by id.

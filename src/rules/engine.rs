@@ -124,6 +124,17 @@ pub struct Engine {
     pub client_base: &'static str,
 }
 
+impl Engine {
+    /// Where the engine itself is to be started beside a facade on this port: both places are
+    /// looked at all the time, and the engine's own goes first unless the facade has it.
+    pub fn port_beside(&self, facade: u16) -> u16 {
+        match facade == self.facade_port {
+            true => self.moved_port,
+            false => self.facade_port,
+        }
+    }
+}
+
 /// How two model names compare (spec §5, step 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming {

@@ -23,7 +23,7 @@ pub enum Policy {
 
 impl Policy {
     /// Its name in `status` and in the configuration.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Listed => "listed",
             Self::Weighted => "weighted",

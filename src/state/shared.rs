@@ -112,14 +112,9 @@ impl Shared {
             .find(|c| c.target.node == n.id)
             .map(|c| &c.target);
         let excluded = routing.view.excluded().iter().find(|(id, _)| *id == n.id);
-        let kind = match target.map(|t| &t.kind) {
-            _ if self.info.mode == Mode::Demo => NodeKind::Sample,
-            _ if n.extra.local => NodeKind::Local,
-            Some(Kind::Own) => NodeKind::Local,
-            Some(Kind::Peer(_)) => NodeKind::Peer,
-            Some(Kind::Manual) => NodeKind::Manual,
-            None if f.is_manual(&n.id) => NodeKind::Manual,
-            None => NodeKind::Peer,
+        let kind = match self.info.mode {
+            Mode::Demo => NodeKind::Sample,
+            _ => kind(&n, target.map(|t| &t.kind), f.is_manual(&n.id)),
         };
         let load = self.scheduler.load(&n.id);
         NodeStatus {
@@ -170,6 +165,20 @@ impl Shared {
             .collect();
         models.sort_by(|a, b| a.model.cmp(&b.model));
         models
+    }
+}
+
+/// How a node is known, which is not how it is reached: the first engine that was named on this
+/// machine is reached as its local backend, and still was named.
+fn kind(node: &Node, reached: Option<&Kind>, is_manual: bool) -> NodeKind {
+    match reached {
+        _ if node.extra.found => NodeKind::Local,
+        _ if node.extra.local => NodeKind::Manual,
+        Some(Kind::Own) => NodeKind::Local,
+        Some(Kind::Peer(_)) => NodeKind::Peer,
+        Some(Kind::Manual) => NodeKind::Manual,
+        None if is_manual => NodeKind::Manual,
+        None => NodeKind::Peer,
     }
 }
 
@@ -233,5 +242,45 @@ impl Queries for Shared {
             schema_version: SCHEMA_VERSION,
             models,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::discovery::Extra;
+    use crate::rules::discovery::tests::node;
+
+    #[test]
+    fn the_kind_says_how_a_node_is_known() {
+        let kind_of = |local, found, reached: Option<Kind>| {
+            let extra = Extra {
+                local,
+                found,
+                ..Extra::default()
+            };
+            let node = Node {
+                extra,
+                ..node("n", 1, &[])
+            };
+            kind(&node, reached.as_ref(), true)
+        };
+        for (local, found, reached, want) in [
+            // Detected: the first of its engine, and further ones.
+            (true, true, Some(Kind::Own), NodeKind::Local),
+            (false, true, Some(Kind::Manual), NodeKind::Local),
+            (true, true, None, NodeKind::Local),
+            // Named on this machine: the first of its engine, and further ones.
+            (true, false, Some(Kind::Own), NodeKind::Manual),
+            (false, false, Some(Kind::Manual), NodeKind::Manual),
+            (true, false, None, NodeKind::Manual),
+            // A broker's record of this machine.
+            (false, false, Some(Kind::Own), NodeKind::Local),
+            (false, false, Some(Kind::Peer("p".into())), NodeKind::Peer),
+        ] {
+            let got = kind_of(local, found, reached.clone());
+            assert_eq!(got, want, "{local} {found} {reached:?}");
+        }
+        assert_eq!(kind(&node("n", 1, &[]), None, false), NodeKind::Peer);
     }
 }

@@ -323,35 +323,64 @@ impl Job {
             let plural = if ids.len() == 1 { "owner" } else { "owners" };
             format!("{} {plural}: {}", ids.len(), ids.join(", "))
         };
-        inner
-            .timeline
-            .iter()
-            .map(|(at, step)| match step {
+        let mut dispatched = 0;
+        let mut shown = Vec::with_capacity(inner.timeline.len());
+        for (at, step) in &inner.timeline {
+            let at = *at;
+            shown.push(match step {
                 Step::Admitted => TimelineEntry {
                     detail: Some(owners()),
-                    ..entry(*at, "admitted", None)
+                    ..entry(at, "admitted", None)
                 },
-                Step::Dispatched(node, l) => TimelineEntry {
-                    load: Some([l.pending, l.pressure, l.reserved.max(l.in_flight)]),
-                    ..entry(*at, "dispatched", Some(node))
+                Step::Dispatched(node, l) => {
+                    dispatched = at;
+                    TimelineEntry {
+                        load: Some([l.pending, l.pressure, l.reserved.max(l.in_flight)]),
+                        ..entry(at, "dispatched", Some(node))
+                    }
                 },
                 Step::Refused(node, why) => TimelineEntry {
                     detail: Some(why.clone()),
-                    ..entry(*at, "refused", Some(node))
+                    ..entry(at, "refused", Some(node))
                 },
-                Step::Waiting => entry(*at, "waiting", None),
-                Step::Started(node) => entry(*at, "started", Some(node)),
+                Step::Waiting => entry(at, "waiting", None),
+                Step::Started(node) => TimelineEntry {
+                    detail: Some(format!(
+                        "first byte after {} ms",
+                        at.saturating_sub(dispatched)
+                    )),
+                    ..entry(at, "started", Some(node))
+                },
                 Step::Ended(state, why) => TimelineEntry {
-                    detail: why.clone(),
-                    ..entry(*at, state.as_str(), None)
+                    detail: ended(why.as_deref(), inner.stats.as_ref()),
+                    ..entry(at, state.as_str(), None)
                 },
-            })
-            .collect()
+            });
+        }
+        shown
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Why it ended so, and what was measured of its answer, as far as either is known.
+fn ended(why: Option<&str>, stats: Option<&Stats>) -> Option<String> {
+    let tokens = stats.and_then(|s| {
+        let n = s.completion_tokens?;
+        let about = if s.estimated { "about " } else { "" };
+        let plural = if n == 1 { "" } else { "s" };
+        Some(format!("{about}{n} token{plural}"))
+    });
+    let speed = stats
+        .and_then(|s| s.tokens_per_second)
+        .map(|t| format!("{t:.1} tok/s"));
+    let parts: Vec<_> = [why.map(str::to_owned), tokens, speed]
+        .into_iter()
+        .flatten()
+        .collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 #[cfg(test)]
@@ -447,6 +476,59 @@ mod tests {
                 "completed"
             ]
         );
+    }
+
+    #[test]
+    fn the_timeline_says_how_long_the_first_byte_took_and_what_was_measured() {
+        let (w, _) = workloads();
+        let (job, a) = (admit(&w, 1), NodeId::from("a"));
+        job.place(&a, Load::default());
+        // The wait counts from the last dispatch, and not from the arrival.
+        job.lock().timeline.last_mut().unwrap().0 = 20;
+        job.lock()
+            .timeline
+            .push((616, Step::Started(NodeId::from("a"))));
+        let stats = Stats {
+            completion_tokens: Some(340),
+            tokens_per_second: Some(42.0),
+            ..Stats::default()
+        };
+        job.finish(End::Relayed { status: 200 }, None, Some(stats));
+        let details: Vec<_> = w.find(None, JobId(1))[0]
+            .timeline
+            .iter()
+            .map(|t| t.detail.clone().unwrap_or_default())
+            .collect();
+        let want = [
+            "1 owner: a",
+            "",
+            "first byte after 596 ms",
+            "340 tokens, 42.0 tok/s",
+        ];
+        assert_eq!(details, want);
+    }
+
+    #[test]
+    fn an_end_tells_its_reason_and_its_measures_as_far_as_they_are_known() {
+        let stats = |tokens, speed, estimated| Stats {
+            completion_tokens: tokens,
+            tokens_per_second: speed,
+            estimated,
+            ..Stats::default()
+        };
+        for (why, stats, want) in [
+            (None, None, None),
+            (Some("gone"), None, Some("gone")),
+            (None, Some(stats(None, None, false)), None),
+            (None, Some(stats(Some(1), None, false)), Some("1 token")),
+            (
+                Some("gone"),
+                Some(stats(Some(61), Some(40.12), true)),
+                Some("gone, about 61 tokens, 40.1 tok/s"),
+            ),
+        ] {
+            assert_eq!(ended(why, stats.as_ref()).as_deref(), want);
+        }
     }
 
     #[test]

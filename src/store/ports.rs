@@ -4,7 +4,7 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -18,22 +18,31 @@ struct Saved {
     port: u16,
 }
 
-/// The folder of the port files.
-#[derive(Clone, Debug)]
-pub struct Ports {
-    dir: Option<PathBuf>,
+/// Where ports are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ports {
+    /// In files of this folder.
+    Folder(PathBuf),
+    /// In files, but no folder is known: nothing is restored, and saving fails.
+    NoFolder,
+    /// Nowhere, on purpose: nothing is restored, and saving is done when it is asked for. A port
+    /// that was chosen lasts as long as its facade listens.
+    Unsaved,
 }
 
 impl Ports {
-    /// Files in this folder; without one nothing is restored and saving fails.
-    pub fn new(dir: Option<PathBuf>) -> Self {
-        Self { dir }
+    /// Files in this folder, if one is known.
+    pub fn in_folder(dir: Option<PathBuf>) -> Self {
+        dir.map_or(Self::NoFolder, Self::Folder)
     }
 
     /// The saved port. Anything but a valid file counts as none, silently: a broken file must not
     /// keep a facade from starting.
     pub fn load(&self, engine: EngineId) -> Option<u16> {
-        let text = fs::read_to_string(self.path(engine)?).ok()?;
+        let Self::Folder(dir) = self else {
+            return None;
+        };
+        let text = fs::read_to_string(file(dir, engine)).ok()?;
         let saved: Saved = serde_json::from_str(&text).ok()?;
         (saved.port > 0).then_some(saved.port)
     }
@@ -41,18 +50,23 @@ impl Ports {
     /// Saves a port.
     ///
     /// # Errors
-    /// There is no folder, or it cannot be written.
+    /// No folder is known, or it cannot be written.
     pub fn save(&self, engine: EngineId, port: u16) -> io::Result<()> {
-        let path = self.path(engine).ok_or_else(|| {
-            io::Error::other("no configuration folder is known here (HOME is not set)")
-        })?;
-        let content = serde_json::to_vec(&Saved { port })?;
-        atomic::write(&path, &content, 0o644)
+        match self {
+            Self::Folder(dir) => {
+                let content = serde_json::to_vec(&Saved { port })?;
+                atomic::write(&file(dir, engine), &content, 0o644)
+            },
+            Self::NoFolder => Err(io::Error::other(
+                "no configuration folder is known here (HOME is not set)",
+            )),
+            Self::Unsaved => Ok(()),
+        }
     }
+}
 
-    fn path(&self, engine: EngineId) -> Option<PathBuf> {
-        Some(self.dir.as_ref()?.join(engine.spec().port_file))
-    }
+fn file(dir: &Path, engine: EngineId) -> PathBuf {
+    dir.join(engine.spec().port_file)
 }
 
 #[cfg(test)]
@@ -62,7 +76,8 @@ mod tests {
     #[test]
     fn engines_have_files_of_their_own_and_bad_files_count_as_none() {
         let dir = tempfile::tempdir().unwrap();
-        let ports = Ports::new(Some(dir.path().join("deep").join("er")));
+        let folder = dir.path().join("deep").join("er");
+        let ports = Ports::in_folder(Some(folder.clone()));
         let ollama = EngineId::parse("ollama").unwrap();
         let lmstudio = EngineId::parse("lmstudio").unwrap();
         ports.save(ollama, 11500).unwrap();
@@ -70,7 +85,7 @@ mod tests {
             (ports.load(ollama), ports.load(lmstudio)),
             (Some(11500), None)
         );
-        let path = ports.path(ollama).unwrap();
+        let path = file(&folder, ollama);
         assert_eq!(fs::read_to_string(&path).unwrap(), r#"{"port":11500}"#);
         for bad in [
             r#"{"port":0}"#,
@@ -87,7 +102,7 @@ mod tests {
 
     #[test]
     fn without_a_folder_saving_says_why() {
-        let ports = Ports::new(None);
+        let ports = Ports::in_folder(None);
         let engine = EngineId::parse("ollama").unwrap();
         assert_eq!(ports.load(engine), None);
         assert!(
@@ -97,5 +112,12 @@ mod tests {
                 .to_string()
                 .contains("HOME")
         );
+    }
+
+    #[test]
+    fn ports_that_nobody_wants_saved_are_no_error_and_not_restored() {
+        let engine = EngineId::parse("ollama").unwrap();
+        Ports::Unsaved.save(engine, 11500).unwrap();
+        assert_eq!(Ports::Unsaved.load(engine), None);
     }
 }

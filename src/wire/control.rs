@@ -59,13 +59,13 @@ pub struct FacadeStatus {
     pub since_at: u64,
 }
 
-/// How a node came to be known or is reached.
+/// How a node came to be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeKind {
-    /// This machine's own engine.
+    /// An engine of this machine that was found by looking, or that a broker tells of.
     Local,
-    /// Added by hand or by configuration.
+    /// Named by a flag, the configuration or a call, whichever machine it is on.
     Manual,
     /// Another proxy of the cluster.
     Peer,
@@ -179,7 +179,8 @@ pub struct TimelineEntry {
     /// Load of that node when it was chosen: pending, pressure, reserved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<[u64; 3]>,
-    /// In words; never content.
+    /// In words, never content: the owners at `admitted`, why it was `refused`, the wait since the
+    /// dispatch at `started`, the reason and what was measured of the answer at the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }

@@ -9,6 +9,10 @@ fn every_shell_has_a_script_without_any_daemon() {
         let said = world.run(&["completions", shell]);
         assert_eq!(said.code, 0, "{shell}: {}", said.err);
         assert!(said.out.contains("set-port"), "{shell}");
+        assert!(said.out.contains("socket"), "{shell}");
+        for hidden in ["demo-engine", "generate"] {
+            assert!(!said.out.contains(hidden), "{shell}: {hidden}");
+        }
     }
     assert_eq!(world.run(&["completions", "tcsh"]).code, 2);
 }

@@ -8,6 +8,7 @@
 
 mod absent;
 mod completions;
+mod demo;
 mod models;
 mod select;
 mod set_port;

@@ -247,7 +247,7 @@ fn a_named_file_must_be_there_and_the_default_one_need_not() {
     );
 
     let s = load_brokered(&Flags::default(), &env(&vars)).unwrap();
-    assert_eq!(s.policy, Policy::default());
+    assert_eq!(s.policy, Policy::Weighted);
     assert!(s.warnings[0].contains("unknown key `polcy`"), "{s:?}");
     let e = load_brokered(&flags, &env(&vars)).unwrap_err();
     assert_eq!((e.flags.len(), e.file.is_some()), (1, false));
