@@ -124,7 +124,7 @@ fn wrong_words_on_the_command_line_end_with_2_and_name_themselves() {
         (&["serve", "--engine", "olama"][..], "olama"),
         (&["serve", "--engine", "ollama=70000"], "70000"),
         (&["serve", "--engine", "ollama=x"], "x"),
-        (&["serve", "--node", "ollama=ftp://h"], "ftp"),
+        (&["serve", "--node", "ollama=ftp://h"], "http://"),
         (&["serve", "--response-header-timeout", "-1s"], "-1s"),
         (&["serve", "--max-request-bytes", "much"], "much"),
         (&["select", "olama", "a"], "olama"),
