@@ -443,3 +443,132 @@ fn now() -> u64 {
         .unwrap_or_default()
         .as_millis() as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::upstream::Upstreams;
+    use crate::rules::ids::RunId;
+    use crate::rules::log_level::{LogFormat, LogLevel};
+    use crate::rules::policy::Policy;
+    use crate::state::activity::Activity;
+    use crate::state::command::Commands;
+    use crate::state::events::Events;
+    use crate::state::lifetime::Lifetime;
+    use crate::state::query::Queries;
+    use crate::state::scheduler::Scheduler;
+    use crate::state::settings::RequestSettings;
+    use crate::state::shared::Shared;
+    use crate::telemetry::logging;
+    use crate::wire::control::{DaemonInfo, Mode};
+
+    fn ollama() -> EngineId {
+        EngineId::parse("ollama").unwrap()
+    }
+
+    struct World {
+        shared: Arc<Shared>,
+        commands: Commands,
+        died: mpsc::UnboundedSender<Died>,
+    }
+
+    fn world() -> World {
+        let info = DaemonInfo {
+            version: "1".into(),
+            pid: 1,
+            mode: Mode::Broker,
+            run_id: RunId::from_bytes([0; 8]),
+            started_at: 0,
+            socket: None,
+        };
+        let events = Arc::<Events>::default();
+        let scheduler = Scheduler::new(Policy::Listed);
+        let shared = Arc::new(Shared::new(
+            info,
+            RequestSettings::default(),
+            events,
+            scheduler,
+        ));
+        let context = Arc::new(Context {
+            shared: shared.clone(),
+            upstreams: Upstreams::new(),
+            lifetime: Arc::<Lifetime>::default(),
+            activity: Activity::default(),
+            machine: "here".into(),
+            on_failure: std::sync::OnceLock::new(),
+        });
+        let log = logging::start(LogLevel::Error, LogFormat::Text);
+        let (ports, stop) = (Ports::Unsaved, Stop::default());
+        let executor = Executor::new(
+            context,
+            ports,
+            Scope::Loopback,
+            false,
+            log,
+            "1".into(),
+            stop,
+        );
+        let died = executor.died.0.clone();
+        let (commands, queue) = Commands::queue(8);
+        tokio::spawn(executor.run(queue));
+        World {
+            shared,
+            commands,
+            died,
+        }
+    }
+
+    async fn enable(w: &World, port: u16) -> Result<Enabled, CommandError> {
+        let enable = Enable {
+            engine: ollama(),
+            port: i64::from(port),
+            alias_addresses: vec![],
+            ignore_persisted_port: true,
+        };
+        w.commands.call(|r| Command::Enable(enable, r)).await
+    }
+
+    /// A port that was free a moment ago.
+    fn free_port() -> u16 {
+        let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        probe.local_addr().unwrap().port()
+    }
+
+    #[tokio::test]
+    async fn a_facade_whose_accept_loop_died_is_withdrawn_and_can_be_enabled_again() {
+        let w = world();
+        let port = free_port();
+        assert!(!enable(&w, port).await.unwrap().already);
+        assert!(
+            enable(&w, port).await.unwrap().already,
+            "enabling twice changes nothing"
+        );
+        let died = |opening| Died {
+            engine: ollama(),
+            opening,
+            reason: "test".into(),
+        };
+        w.died.send(died(99)).unwrap();
+        assert!(
+            enable(&w, port).await.unwrap().already,
+            "a late notice hits no successor"
+        );
+        w.died.send(died(1)).unwrap();
+        let again = enable(&w, free_port()).await.unwrap();
+        assert!(!again.already, "its place was free");
+        assert!(w.shared.is_enabled(ollama()));
+    }
+
+    #[tokio::test]
+    async fn a_lost_bind_leaves_no_facade_behind() {
+        let w = world();
+        let held = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let taken = held.local_addr().unwrap().port();
+        assert_eq!(
+            enable(&w, taken).await.unwrap_err().code,
+            ErrorCode::BindFailed
+        );
+        assert!(!w.shared.is_enabled(ollama()));
+        assert!(enable(&w, free_port()).await.is_ok());
+    }
+}

@@ -115,6 +115,8 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
     let begun = std::time::Instant::now();
     // From here on a signal ends the daemon orderly, also while it still starts.
     let signals = shutdown::Signals::listen();
+    let descriptors = crate::net::descriptors::raise();
+    tracing::debug!(limit = ?descriptors.limit, before = ?descriptors.before, "open descriptors");
     let Options {
         version,
         driver,

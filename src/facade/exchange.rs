@@ -82,7 +82,8 @@ pub async fn inference(
     path: &'static str,
 ) -> Response<Content> {
     let limit = report.facade().context.shared.settings.max_request_bytes;
-    let (head, body) = request.into_parts();
+    let (mut head, body) = request.into_parts();
+    let expects = head.extensions.remove::<Expects>().is_some();
     let mut scan = ModelScan::new();
     let (exchange, first) = match collect(body, limit, |piece| scan.push(piece)).await {
         Collected::Whole(body) => {
@@ -90,7 +91,7 @@ pub async fn inference(
             let model = scan.finish().map(|name| Model { name, path });
             begin(report, head, None, body, Effort::Budget, model)
         },
-        Collected::TooLarge(rest) => return too_large(report, rest, limit),
+        Collected::TooLarge(rest) => return too_large(report, rest, limit, expects),
         Collected::Broken(_) => return broken_request(report),
     };
     exchange.drive(first).await
@@ -424,13 +425,16 @@ impl Exchange {
     }
 }
 
-fn too_large(mut report: Report, rest: Oversized, limit: u64) -> Response<Content> {
+fn too_large(mut report: Report, rest: Oversized, limit: u64, expects: bool) -> Response<Content> {
     let text = format!(
         "the request body is over the limit of {limit} bytes; raise --max-request-bytes \
          (max_request_bytes in the configuration) or send a smaller one"
     );
-    // The client writes before it reads: it must not meet a closed connection.
-    tokio::spawn(tokio::time::timeout(DISCARD_TIME, rest.drain(DISCARDED)));
+    // The client writes before it reads: it must not meet a closed connection. One that waits to be
+    // told to go on has its answer instead, and reading on would tell it to.
+    if !expects {
+        tokio::spawn(tokio::time::timeout(DISCARD_TIME, rest.drain(DISCARDED)));
+    }
     let short = "request body over the limit".to_owned();
     let mut response = own_error(&mut report, StatusCode::PAYLOAD_TOO_LARGE, &text, short);
     response
@@ -487,6 +491,10 @@ fn with_prefix(prefix: &str, uri: &Uri) -> Uri {
         .parse()
         .unwrap_or_else(|_| uri.clone())
 }
+
+/// Marks a request whose client waits for `100 Continue` before it sends its body.
+#[derive(Clone)]
+pub struct Expects;
 
 /// Prepares a request's head for any target; what it wants to become is handed back.
 pub fn prepare(request: &mut Request<Incoming>, client: std::net::IpAddr) -> Option<HeaderValue> {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use http::{Request, Response, StatusCode, Version};
+use http::{Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -167,6 +167,9 @@ async fn handle(
         request.uri().path(),
         request.headers(),
     );
+    if request.headers().contains_key(header::EXPECT) {
+        request.extensions_mut().insert(exchange::Expects);
+    }
     if let Some(wish) = exchange::prepare(&mut request, client.ip().to_canonical()) {
         request.extensions_mut().insert(Wish(wish));
     }

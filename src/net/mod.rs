@@ -4,6 +4,7 @@ pub mod answers;
 pub mod body;
 pub mod client_io;
 pub mod confirm;
+pub mod descriptors;
 pub mod fetch;
 pub mod headers;
 pub mod listen;
