@@ -1,12 +1,12 @@
 //! One attempt: dial, headers, first content (spec §5.1 to §5.3).
 //!
 //! Owns: the three budgets in sequence, the commit gate, noticing that the target left discovery.
-//! Leaves to others: what to do with a loss (`exchange`), streaming (`relay`).
+//! Leaves to others: what to do with a loss (`round`), streaming (`relay`).
 //!
 //! Commit and abandon exclude each other because one `select` decides both, the work first: a byte
 //! that is here wins over a node that is gone.
 
-use http::{Request, Response, header, response};
+use http::{Request, Version, header, response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::sync::watch;
@@ -17,13 +17,14 @@ use crate::net::headers;
 use crate::net::upstream::{Connection, SendError, Upstreams};
 use crate::rules::budget::Cap;
 use crate::rules::candidates::Target;
-use crate::rules::dispatch::{Dispatch, Verdict};
-use crate::rules::gate::{Gate, GateMode, Verdict as Content};
+use crate::rules::dispatch::Verdict;
+use crate::rules::gate::{Gate, Verdict as Content};
 use crate::rules::ids::NodeId;
 use crate::rules::outcome::{Effort, Failure};
 use crate::state::facade::Routing;
 
 use super::relay::Held;
+use super::round::{Limits, Lost, Round};
 
 /// A committed answer.
 pub struct Committed {
@@ -37,51 +38,22 @@ pub struct Committed {
     pub connection: Connection,
 }
 
-/// What an attempt is held to.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Wait for headers, and again for first content.
-    pub response: Cap,
-    /// Which bytes commit.
-    pub gate: GateMode,
-}
-
-/// A lost attempt.
-pub struct Lost {
-    /// How.
-    pub failure: Failure,
-    /// In words, for the timeline; never content.
-    pub detail: String,
-}
-
-impl From<Failure> for Lost {
-    fn from(failure: Failure) -> Self {
-        let detail = match failure {
-            Failure::Status(status) => format!("HTTP {status}"),
-            other => other.text().to_owned(),
-        };
-        Self { failure, detail }
-    }
-}
-
 /// Sends a request to a target and waits until its answer commits. The request is taken out of its
 /// slot.
 ///
 /// # Errors
 /// The attempt was lost before commit.
 pub async fn run(
-    upstreams: &Upstreams,
+    round: &Round,
     target: &Target,
     request: &mut Option<Request<RequestBody>>,
-    machine: &Dispatch,
-    effort: Effort,
-    limits: Limits,
-    changes: &mut watch::Receiver<std::sync::Arc<Routing>>,
 ) -> Result<Committed, Lost> {
+    let facade = round.report.facade();
+    let mut changes = facade.state.changes();
     tokio::select! {
         biased;
-        result = answer(upstreams, target, request, machine, effort, limits) => result,
-        () = gone(changes, &target.node) => Err(Failure::TargetGone.into()),
+        result = answer(&facade.context.upstreams, target, request, round) => result,
+        () = gone(&mut changes, &target.node) => Err(Failure::TargetGone.into()),
     }
 }
 
@@ -89,36 +61,25 @@ async fn answer(
     upstreams: &Upstreams,
     target: &Target,
     request: &mut Option<Request<RequestBody>>,
-    machine: &Dispatch,
-    effort: Effort,
-    limits: Limits,
+    round: &Round,
 ) -> Result<Committed, Lost> {
+    let limits = round.limits();
     let sent = upstreams
         .send(&target.into(), request, limits.response)
         .await;
     let (response, connection) = sent.map_err(not_sent)?;
-    judge(response, connection, machine, effort, limits).await
-}
-
-async fn judge(
-    response: Response<Incoming>,
-    connection: Connection,
-    machine: &Dispatch,
-    effort: Effort,
-    limits: Limits,
-) -> Result<Committed, Lost> {
     let (mut head, mut body) = response.into_parts();
-    // The version is one connection's: an HTTP/1.0 engine must not make the client's so.
-    head.version = http::Version::HTTP_11;
     let status = head.status.as_u16();
-    if machine.judge(status) == Verdict::Retry {
+    if round.machine.judge(status) == Verdict::Retry {
         return Err(Failure::Status(status).into());
     }
+    // An engine of HTTP/1.0 is answered for in our own version.
+    head.version = Version::HTTP_11;
     // A switch of protocols is what the fields that are stripped otherwise are about.
     if status != 101 {
         headers::strip(&mut head.headers);
     }
-    let held = match effort {
+    let held = match round.effort {
         Effort::OnePass => Held::default(),
         Effort::Budget => first_content(&head, &mut body, limits).await?,
     };
@@ -186,7 +147,7 @@ fn not_sent(e: SendError) -> Lost {
 
 /// Resolves when the node is in neither overlay any more. Wakes on changes only: a quiet discovery
 /// costs nothing.
-async fn gone(changes: &mut watch::Receiver<std::sync::Arc<Routing>>, node: &NodeId) {
+pub async fn gone(changes: &mut watch::Receiver<std::sync::Arc<Routing>>, node: &NodeId) {
     while changes.borrow_and_update().knows(node) {
         if changes.changed().await.is_err() {
             // The facade itself is gone; its requests are ended otherwise.

@@ -1,7 +1,8 @@
-//! A request forwarded to one node at a time: the driver of `rules::dispatch`.
+//! A request forwarded to one node at a time through the HTTP library: every kind that has a body,
+//! odd framing, an upgrade, or a route of its own.
 //!
-//! Owns: carrying out the machine's actions, and the guards that make each undone.
-//! Leaves to others: the decisions (`rules`), one attempt (`attempt`), who else asks all nodes
+//! Owns: reading the request, building each attempt's, handing the committed answer on.
+//! Leaves to others: attempts and candidates (`round`), one attempt (`attempt`), who asks all nodes
 //! (`inventory`, `preflight`).
 
 use std::sync::Arc;
@@ -12,23 +13,18 @@ use http::uri::PathAndQuery;
 use http::{HeaderValue, Request, Response, StatusCode, Uri, header, request};
 use hyper::body::Incoming;
 
-use crate::net::answers;
 use crate::net::body::{Buffered, Collected, Oversized, RequestBody, collect};
 use crate::net::headers;
-use crate::rules::candidates::{Candidate, Target, drop_shared};
-use crate::rules::dispatch::{Action, Answer, Dispatch, Event};
-use crate::rules::gate::GateMode;
-use crate::rules::ids::JobId;
+use crate::rules::candidates::Target;
 use crate::rules::model_scan::ModelScan;
-use crate::rules::nearest::nearest;
-use crate::rules::outcome::{Effort, Failure};
-use crate::rules::route::dialect;
+use crate::rules::outcome::Effort;
 use crate::rules::usage::{Tap, TapKind};
 
 use super::answer::Content;
-use super::attempt::{self, Committed, Limits};
+use super::attempt::{self, Committed};
 use super::relay::Relay;
 use super::report::Report;
+use super::round::{self, Lane, Lost, Model, Round};
 use super::upgrade;
 
 /// At most this much of a refused body is read and thrown away.
@@ -54,25 +50,11 @@ impl Outgoing {
     }
 }
 
-/// What makes an inference request a workload.
-struct Model {
-    /// Its name as requested.
-    name: String,
-    /// Path of the route it came on.
-    path: &'static str,
-}
-
-/// One request on its way.
+/// What is sent at each attempt.
 struct Exchange {
     head: request::Parts,
     upgrade: Option<upgrade::Client>,
     body: Outgoing,
-    effort: Effort,
-    /// The model, where it decides.
-    model: Option<Model>,
-    machine: Dispatch,
-    candidates: Vec<Candidate>,
-    report: Report,
 }
 
 /// Serves an inference request: body within the limit, model found, retried within the budget.
@@ -85,16 +67,17 @@ pub async fn inference(
     let (mut head, body) = request.into_parts();
     let expects = head.extensions.remove::<Expects>().is_some();
     let mut scan = ModelScan::new();
-    let (exchange, first) = match collect(body, limit, |piece| scan.push(piece)).await {
+    match collect(body, limit, |piece| scan.push(piece)).await {
         Collected::Whole(body) => {
-            let body = Outgoing::Replay(body);
             let model = scan.finish().map(|name| Model { name, path });
-            begin(report, head, None, body, Effort::Budget, model)
+            let (len, body) = (body.len(), Outgoing::Replay(body));
+            let exchange = Exchange::boxed(head, None, body);
+            let (round, first) = Round::new(report, Effort::Budget, model, len, false);
+            exchange.run(Box::new(round), first).await
         },
-        Collected::TooLarge(rest) => return too_large(report, rest, limit, expects),
-        Collected::Broken(_) => return broken_request(report),
-    };
-    exchange.drive(first).await
+        Collected::TooLarge(rest) => too_large(report, rest, limit, expects),
+        Collected::Broken(_) => broken_request(report),
+    }
 }
 
 /// Forwards anything else verbatim, to each node at most once. A body over the limit is streamed to
@@ -108,173 +91,51 @@ pub async fn forward(report: Report, mut request: Request<Incoming>) -> Response
         Collected::TooLarge(rest) => Outgoing::Once(Some(rest)),
         Collected::Broken(_) => return broken_request(report),
     };
-    let (exchange, first) = begin(report, head, upgrade, body, Effort::OnePass, None);
-    exchange.drive(first).await
+    let once = matches!(body, Outgoing::Once(_));
+    let exchange = Exchange::boxed(head, upgrade, body);
+    let (round, first) = Round::new(report, Effort::OnePass, None, 0, once);
+    exchange.run(Box::new(round), first).await
 }
 
-/// The request, ready for its first attempt, on the heap: so that it is not copied from one waiting
-/// state to the next.
-fn begin(
-    report: Report,
-    mut head: request::Parts,
-    upgrade: Option<upgrade::Client>,
-    body: Outgoing,
-    effort: Effort,
-    model: Option<Model>,
-) -> (Box<Exchange>, Action) {
-    origin_form(&mut head.uri);
-    head.version = http::Version::HTTP_11;
-    let (machine, first) = Dispatch::new(effort);
-    let candidates = Vec::new();
-    let exchange = Exchange {
-        head,
-        upgrade,
-        body,
-        effort,
-        model,
-        machine,
-        candidates,
-        report,
-    };
-    (Box::new(exchange), first)
+impl Lane for Exchange {
+    type Committed = Committed;
+
+    async fn attempt(
+        &mut self,
+        round: &mut Round,
+        target: &Arc<Target>,
+    ) -> Result<Committed, Lost> {
+        let mut request = Some(self.request(target));
+        attempt::run(round, target, &mut request).await
+    }
 }
 
 impl Exchange {
-    async fn drive(mut self: Box<Self>, mut action: Action) -> Response<Content> {
-        loop {
-            let event = match action {
-                Action::Resolve => Event::Resolved {
-                    candidates: self.resolve(),
-                },
-                Action::Send { candidate, last } => match self.send(candidate, last).await {
-                    Ok((target, committed)) => return self.commit(target, committed),
-                    Err(failure) => Event::Failed(failure),
-                },
-                Action::Wait(pause) => {
-                    self.rest();
-                    Box::pin(tokio::time::sleep(pause)).await;
-                    Event::Woke
-                },
-                Action::Answer(answer) => return self.answer(answer),
-            };
-            let now = self.report.arrived().elapsed();
-            action = self.machine.on(event, now, roll(self.report.id(), now));
-        }
+    /// On the heap, so that it is not copied from one waiting state to the next.
+    fn boxed(
+        mut head: request::Parts,
+        upgrade: Option<upgrade::Client>,
+        body: Outgoing,
+    ) -> Box<Self> {
+        origin_form(&mut head.uri);
+        Box::new(Self {
+            head,
+            upgrade,
+            body,
+        })
     }
 
-    /// Looks the candidates up as they are now, and counts the request on the chosen one.
-    fn resolve(&mut self) -> usize {
-        let facade = self.report.facade().clone();
-        let naming = facade.state.engine().spec().naming;
-        let model = self.model.as_ref().map(|m| naming.normalize(&m.name));
-        let routing = facade.state.routing();
-        self.candidates.clear();
-        self.candidates
-            .extend_from_slice(routing.view.candidates(model.as_deref()));
-        let claim = self.model.is_some().then_some(&mut self.report.claim);
-        let scheduler = &facade.context.shared.scheduler;
-        scheduler.order(routing.pin.as_ref(), &mut self.candidates, claim);
-        if routing.view.shares_addresses() {
-            drop_shared(&mut self.candidates);
-        }
-        if matches!(self.body, Outgoing::Once(_)) {
-            self.candidates.truncate(1);
-        }
-        for c in self.candidates.iter().filter(|c| c.target.unconfirmed) {
-            facade.confirm_address(&c.target.node);
-        }
-        self.admit();
-        self.candidates.len()
-    }
-
-    /// With a model and a candidate it is a workload from now on.
-    fn admit(&mut self) {
-        let Some(model) = &self.model else { return };
-        if self.report.job().is_some() || self.candidates.is_empty() {
-            return;
-        }
-        let owners = self
-            .candidates
-            .iter()
-            .map(|c| c.target.node.clone())
-            .collect();
-        let body_bytes = match &self.body {
-            Outgoing::Replay(body) => body.len(),
-            Outgoing::Once(_) => 0,
-        };
-        self.report
-            .admit(model.path, model.name.clone(), body_bytes, owners);
-    }
-
-    async fn send(
-        &mut self,
-        candidate: usize,
-        last: bool,
-    ) -> Result<(Arc<Target>, Committed), Failure> {
-        let target = self.candidates[candidate].target.clone();
-        if let Some(job) = self.report.job().cloned() {
-            let load = self.report.claim.dispatch(&target.node);
-            job.place(&target.node, load);
-        }
-        tracing::debug!(
-            engine = %self.report.facade().state.engine(), job = %self.report.id(),
-            node = %target.node, attempt = self.machine.dispatched(), last, "dispatched"
-        );
-        let mut request = Some(self.request(&target));
-        let context = self.report.facade().context.clone();
-        let settings = &context.shared.settings;
-        let gate = if settings.commit_on_first_byte {
-            GateMode::FirstByte
-        } else {
-            GateMode::Framing
-        };
-        let limits = Limits {
-            response: settings.response_cap,
-            gate,
-        };
-        let mut changes = self.report.facade().state.changes();
-        let attempt = attempt::run(
-            &context.upstreams,
-            &target,
-            &mut request,
-            &self.machine,
-            self.effort,
-            limits,
-            &mut changes,
-        );
-        match attempt.await {
-            Ok(committed) => Ok((target, committed)),
-            Err(lost) => {
-                self.lost(&target, &lost, last);
-                Err(lost.failure)
+    async fn run(
+        mut self: Box<Self>,
+        mut round: Box<Round>,
+        first: crate::rules::dispatch::Action,
+    ) -> Response<Content> {
+        match round.drive(&mut *self, first).await {
+            Ok((target, committed)) => self.commit(*round, target, committed),
+            Err(answer) => {
+                let page = self.head.headers.contains_key(header::ORIGIN);
+                own(round.answer(answer, page))
             },
-        }
-    }
-
-    fn lost(&self, target: &Target, lost: &attempt::Lost, last: bool) {
-        let facade = self.report.facade();
-        tracing::debug!(
-            engine = %facade.state.engine(), job = %self.report.id(), node = %target.node,
-            attempt = self.machine.dispatched(), reason = lost.detail, "attempt lost"
-        );
-        if let Some(job) = self.report.job() {
-            job.refused(&target.node, lost.detail.clone());
-        }
-        if lost.failure.forgets_address(last) {
-            facade.forget_address(&target.node);
-        }
-        if lost.failure == Failure::Transport
-            && let Some(tell) = facade.context.on_failure.get()
-        {
-            tell(facade.state.engine(), &target.node);
-        }
-    }
-
-    /// Nothing runs until the next round.
-    fn rest(&mut self) {
-        self.report.claim.release();
-        if let Some(job) = self.report.job() {
-            job.clear();
         }
     }
 
@@ -296,18 +157,21 @@ impl Exchange {
     }
 
     fn commit(
-        mut self: Box<Self>,
+        self: Box<Self>,
+        mut round: Round,
         target: Arc<Target>,
         mut committed: Committed,
     ) -> Response<Content> {
         let status = committed.head.status;
-        self.report.commit(&target, status.as_u16());
-        let settings = &self.report.facade().context.shared.settings;
-        if settings.response_headers {
-            self.add_response_headers(&target, &mut committed.head);
+        round.report.commit(&target, status.as_u16());
+        for (name, value) in round.response_headers(&target).into_iter().flatten() {
+            if let Ok(value) = HeaderValue::try_from(value) {
+                committed.head.headers.insert(name, value);
+            }
         }
+        let report = round.report;
         if status == StatusCode::SWITCHING_PROTOCOLS {
-            return upgrade::switch(self.upgrade, committed, self.report);
+            return upgrade::switch(self.upgrade, committed, report);
         }
         let Committed {
             head,
@@ -320,108 +184,12 @@ impl Exchange {
                 .get(name)
                 .and_then(|v: &HeaderValue| v.to_str().ok())
         };
-        let tap = (self.report.job().is_some() && status.as_u16() < 400).then(|| {
+        let tap = (report.job().is_some() && status.as_u16() < 400).then(|| {
             let kind = text(header::CONTENT_TYPE);
             Tap::new(TapKind::for_response(kind, text(header::CONTENT_ENCODING)))
         });
-        let relay = Relay::new(held, body, connection, target, tap, self.report);
+        let relay = Relay::new(held, body, connection, target, tap, report);
         Response::from_parts(head, Content::Relayed(Box::new(relay)))
-    }
-
-    fn add_response_headers(&self, target: &Target, head: &mut http::response::Parts) {
-        let job = self.report.id();
-        let run = self.report.facade().context.shared.workloads.run_id();
-        let engine = self.report.facade().state.engine();
-        for (name, value) in [
-            ("x-nvpair-node", target.node.to_string()),
-            ("x-nvpair-attempts", self.machine.dispatched().to_string()),
-            ("x-nvpair-request-id", format!("{run}/{engine}/{job}")),
-        ] {
-            if let Ok(value) = HeaderValue::try_from(value) {
-                head.headers.insert(name, value);
-            }
-        }
-    }
-
-    fn answer(mut self: Box<Self>, answer: Answer) -> Response<Content> {
-        let (status, text, short) = match answer {
-            Answer::NoCandidate => {
-                let short = match self.model {
-                    Some(_) => "no node advertises requested model",
-                    None => "no active node",
-                };
-                (
-                    StatusCode::BAD_GATEWAY,
-                    self.no_candidate(),
-                    short.to_owned(),
-                )
-            },
-            Answer::Attempt(Failure::NoContent) => {
-                let text = Failure::NoContent.text().to_owned();
-                (StatusCode::GATEWAY_TIMEOUT, self.tried(&text), text)
-            },
-            Answer::Attempt(failure) => {
-                let text = failure.text().to_owned();
-                (StatusCode::BAD_GATEWAY, self.tried(&text), text)
-            },
-            Answer::Exhausted(why) => {
-                let text = why.text().to_owned();
-                (StatusCode::SERVICE_UNAVAILABLE, self.tried(&text), text)
-            },
-        };
-        if self.machine.dispatched() > 0 {
-            let engine = self.report.facade().state.engine();
-            tracing::debug!(%engine, job = %self.report.id(), status = status.as_u16(), "request failed");
-        }
-        own_error(&mut self.report, status, &text, short)
-    }
-
-    /// What was asked for, what was tried.
-    fn tried(&self, text: &str) -> String {
-        let n = self.machine.dispatched();
-        let attempts = if n == 1 {
-            "1 attempt".to_owned()
-        } else {
-            format!("{n} attempts")
-        };
-        match &self.model {
-            Some(Model { name, .. }) => format!("{text} (model {name:?}, {attempts})"),
-            None => format!("{text} ({attempts})"),
-        }
-    }
-
-    /// Names the model and, unless a web page asks, the nearest ones there are.
-    fn no_candidate(&self) -> String {
-        let facade = self.report.facade();
-        let display = facade.state.engine().spec().display;
-        let Some(Model { name: model, .. }) = &self.model else {
-            return format!(
-                "no node is reachable through the {display} facade; start an engine or add a node"
-            );
-        };
-        let none = format!("no node advertises the model {model:?}");
-        if self.head.headers.contains_key(header::ORIGIN) {
-            return none;
-        }
-        let routing = facade.state.routing();
-        let known: Vec<(&str, &[Candidate])> = routing.view.models().collect();
-        let near = nearest(model, known.iter().map(|(m, _)| *m), 3);
-        if near.is_empty() {
-            return format!("{none}; pull it on a node, or ask for one that is listed");
-        }
-        let owners = |name: &str| {
-            let found = known.iter().find(|(m, _)| *m == name);
-            let nodes = found.into_iter().flat_map(|(_, c)| c.iter());
-            nodes
-                .map(|c| c.target.node.as_str())
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
-        let near: Vec<_> = near
-            .iter()
-            .map(|m| format!("{m} ({})", owners(m)))
-            .collect();
-        format!("{none}; nearest: {}", near.join(", "))
     }
 }
 
@@ -436,42 +204,39 @@ fn too_large(mut report: Report, rest: Oversized, limit: u64, expects: bool) -> 
         tokio::spawn(tokio::time::timeout(DISCARD_TIME, rest.drain(DISCARDED)));
     }
     let short = "request body over the limit".to_owned();
-    let mut response = own_error(&mut report, StatusCode::PAYLOAD_TOO_LARGE, &text, short);
-    response
-        .headers_mut()
-        .insert(header::CONNECTION, HeaderValue::from_static("close"));
-    response
+    closing(own_error(
+        &mut report,
+        StatusCode::PAYLOAD_TOO_LARGE,
+        &text,
+        short,
+    ))
 }
 
 fn broken_request(mut report: Report) -> Response<Content> {
     let text = "the request body could not be read; its framing is broken";
-    let mut response = own_error(&mut report, StatusCode::BAD_REQUEST, text, text.to_owned());
+    closing(own_error(
+        &mut report,
+        StatusCode::BAD_REQUEST,
+        text,
+        text.to_owned(),
+    ))
+}
+
+fn closing(mut response: Response<Content>) -> Response<Content> {
     response
         .headers_mut()
         .insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
-/// An error of ours in the dialect of the request's path; `short` is what the report says.
+/// An error of ours as an answer's content.
 pub fn own_error(
     report: &mut Report,
     status: StatusCode,
     text: &str,
     short: String,
 ) -> Response<Content> {
-    let response = answers::error(dialect(report.path()), status, text);
-    report.answered(status.as_u16(), Some(short));
-    response.map(Content::Own)
-}
-
-/// A number in 0..1 that differs between requests and moments: it only has to keep waiting requests
-/// apart, so mixing the clock's bits does (splitmix64).
-fn roll(id: JobId, now: Duration) -> f64 {
-    let mut x = id.0 ^ (now.as_nanos() as u64).rotate_left(32);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^= x >> 31;
-    (x >> 11) as f64 / (1u64 << 53) as f64
+    own(round::own_error(report, status, text, short))
 }
 
 /// Path and query alone: an absolute target names the proxy, not the engine.

@@ -1,8 +1,8 @@
 //! Layer 5: the request path of a facade.
 //!
-//! The way of one request: `server` accepts it and checks the door, `exchange` runs it through
-//! its attempts, `attempt` makes one, `relay` streams the committed answer, `report` tells how
-//! it ended. `inventory` and `preflight` ask all nodes at once instead.
+//! The way of one request: `server` accepts it and checks the door, `exchange` reads it, `round`
+//! runs it through its attempts, `attempt` makes one, `relay` streams the committed answer, `report`
+//! tells how it ended. `inventory` and `preflight` ask all nodes at once instead.
 
 mod answer;
 mod attempt;
@@ -12,6 +12,7 @@ mod inventory;
 mod preflight;
 mod relay;
 mod report;
+mod round;
 mod server;
 mod upgrade;
 
