@@ -447,6 +447,7 @@ fn now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::sockets::Sockets;
     use crate::net::upstream::Upstreams;
     use crate::rules::ids::RunId;
     use crate::rules::log_level::{LogFormat, LogLevel};
@@ -492,6 +493,7 @@ mod tests {
         let context = Arc::new(Context {
             shared: shared.clone(),
             upstreams: Upstreams::new(),
+            sockets: Sockets::new(),
             lifetime: Arc::<Lifetime>::default(),
             activity: Activity::default(),
             machine: "here".into(),

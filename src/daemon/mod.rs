@@ -16,6 +16,7 @@ use crate::demo;
 use crate::director;
 use crate::facade::Context;
 use crate::net::listen::Scope;
+use crate::net::sockets::Sockets;
 use crate::net::upstream::Upstreams;
 use crate::rules::ids::RunId;
 use crate::rules::policy::Policy;
@@ -146,6 +147,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
     let context = Arc::new(Context {
         shared: shared.clone(),
         upstreams: Upstreams::new(),
+        sockets: Sockets::new(),
         lifetime: lifetime.clone(),
         activity: Activity::default(),
         machine: machine.clone(),

@@ -223,6 +223,7 @@ impl Parts {
             server.stop().await;
         }
         self.context.upstreams.clear();
+        self.context.sockets.clear();
         if let Some(link) = self.link.take() {
             link.task.abort();
             if !link.outbox.flush(Instant::now() + FLUSH_TIME).await {

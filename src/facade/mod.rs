@@ -7,6 +7,7 @@
 mod answer;
 mod attempt;
 mod exchange;
+mod express;
 mod fanout;
 mod inventory;
 mod preflight;
@@ -19,6 +20,7 @@ mod upgrade;
 use std::sync::Arc;
 
 use crate::net::confirm;
+use crate::net::sockets::Sockets;
 use crate::net::upstream::Upstreams;
 use crate::rules::engine::EngineId;
 use crate::rules::ids::NodeId;
@@ -36,8 +38,10 @@ pub type OnFailure = Box<dyn Fn(EngineId, &NodeId) + Send + Sync>;
 pub struct Context {
     /// The daemon's state.
     pub shared: Arc<Shared>,
-    /// Connections to engines.
+    /// Connections to engines, through the HTTP library.
     pub upstreams: Arc<Upstreams>,
+    /// Connections to engines of the express lane.
+    pub sockets: Arc<Sockets>,
     /// The process's phase.
     pub lifetime: Arc<Lifetime>,
     /// When each node was last reported alive.

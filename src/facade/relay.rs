@@ -21,10 +21,12 @@ use tokio::time::Sleep;
 use crate::net::upstream::Connection;
 use crate::rules::budget::Cap;
 use crate::rules::candidates::Target;
+use crate::rules::ids::NodeId;
 use crate::rules::usage::Tap;
 use crate::state::activity::EVERY;
 use crate::state::events::Notice;
 
+use super::Facade;
 use super::report::Report;
 
 /// Body frames that were read before the commit. Nearly always one.
@@ -56,6 +58,27 @@ impl Held {
         let all = self.first.iter().chain(&self.more);
         all.map(|f| f.data_ref().map_or(0, |d| d.len() as u64))
             .sum()
+    }
+}
+
+/// Tells that a node is alive, from the bytes it delivers.
+#[derive(Debug, Default)]
+pub struct Liveness(Option<Instant>);
+
+impl Liveness {
+    /// Bytes of the node's answer go to the client.
+    pub fn seen(&mut self, facade: &Facade, node: &NodeId) {
+        let context = &facade.context;
+        if !context.shared.events.heard() {
+            return;
+        }
+        let now = Instant::now();
+        if self.0.is_none_or(|at| now.duration_since(at) >= EVERY) {
+            self.0 = Some(now);
+            if context.activity.due(node, now) {
+                context.shared.events.emit(&Notice::Activity(node.clone()));
+            }
+        }
     }
 }
 
@@ -102,7 +125,7 @@ pub struct Relay {
     target: Arc<Target>,
     tap: Option<Box<Tap>>,
     silence: Option<Silence>,
-    reported_alive: Option<Instant>,
+    alive: Liveness,
     report: Report,
 }
 
@@ -131,7 +154,7 @@ impl Relay {
             target,
             tap: tap.map(Box::new),
             silence,
-            reported_alive: None,
+            alive: Liveness::default(),
             report,
         };
         if new.body.is_end_stream() {
@@ -160,23 +183,7 @@ impl Relay {
         if let Some(tap) = &mut self.tap {
             tap.push(data, self.report.arrived().elapsed().as_micros() as u64);
         }
-        let context = &self.report.facade().context;
-        if !context.shared.events.heard() {
-            return;
-        }
-        let now = Instant::now();
-        if self
-            .reported_alive
-            .is_none_or(|at| now.duration_since(at) >= EVERY)
-        {
-            self.reported_alive = Some(now);
-            if context.activity.due(&self.target.node, now) {
-                context
-                    .shared
-                    .events
-                    .emit(&Notice::Activity(self.target.node.clone()));
-            }
-        }
+        self.alive.seen(self.report.facade(), &self.target.node);
     }
 
     fn poll_held(&mut self) -> Option<Frame<Bytes>> {

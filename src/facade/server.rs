@@ -5,14 +5,14 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use http::{Request, Response, StatusCode, Version, header};
+use http::{HeaderMap, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -23,6 +23,7 @@ use tokio::time::timeout;
 use crate::net::answers;
 use crate::net::client_io::{ClientIo, Door};
 use crate::net::listen::tune;
+use crate::net::rewound::Rewound;
 use crate::rules::ingress::{self, Refusal};
 use crate::rules::route::{Class, classify, dialect};
 use crate::state::lifetime::Phase;
@@ -30,6 +31,7 @@ use crate::state::lifetime::Phase;
 use super::Facade;
 use super::answer::{Answer, Content};
 use super::exchange;
+use super::express::{Express, Handover};
 use super::report::Report;
 use super::upgrade::Wish;
 use super::{inventory, preflight};
@@ -96,7 +98,31 @@ async fn connection(facade: Facade, stream: TcpStream, client: SocketAddr) {
         return;
     }
     let door = Arc::<Door>::default();
-    let io = TokioIo::new(ClientIo::new(stream, door.clone()));
+    let io = ClientIo::new(stream, door.clone());
+    let lifetime = facade.context.lifetime.clone();
+    let mut phase = lifetime.follow();
+    let address = client.ip().to_canonical();
+    let express = Express::new(facade.clone(), door.clone(), address, io, lifetime.follow());
+    let handover = tokio::select! {
+        biased;
+        handover = express.run() => handover,
+        // Cut, it is dropped: whatever is under way ends now, without a clean end.
+        _ = phase.wait_for(|p| *p == Phase::Cut) => return,
+    };
+    let Some(Handover { io, read }) = handover else {
+        return;
+    };
+    library(facade, door, client, Rewound::new(read.freeze(), io)).await;
+}
+
+/// Serves whatever is not plain, with the HTTP library.
+async fn library(
+    facade: Facade,
+    door: Arc<Door>,
+    client: SocketAddr,
+    io: Rewound<ClientIo<TcpStream>>,
+) {
+    let io = TokioIo::new(io);
     let lifetime = facade.context.lifetime.clone();
     let service = service_fn(move |request| {
         let (facade, door) = (facade.clone(), door.clone());
@@ -157,7 +183,9 @@ async fn handle(
         request.method().clone(),
         request.uri().clone(),
     );
-    if let Some(refusal) = refusal(&facade, client, &request) {
+    let needs_host = request.version() >= Version::HTTP_11;
+    let target = request.uri().authority().map(|a| a.as_str());
+    if let Some(refusal) = refusal(&facade, client.ip(), needs_host, target, request.headers()) {
         return refuse(report, refusal);
     }
     let engine = facade.state.engine();
@@ -184,16 +212,21 @@ async fn handle(
     }
 }
 
-fn refusal(facade: &Facade, client: SocketAddr, request: &Request<Incoming>) -> Option<Refusal> {
+/// Why the plaintext door refuses a request, if it does.
+pub fn refusal(
+    facade: &Facade,
+    client: IpAddr,
+    needs_host: bool,
+    target: Option<&str>,
+    headers: &HeaderMap,
+) -> Option<Refusal> {
     let settings = &facade.context.shared.settings;
     let door = ingress::Door {
         machine: &facade.context.machine,
         hosts: &settings.allowed_hosts,
         origins: settings.allowed_origins.as_deref(),
     };
-    let needs_host = request.version() >= Version::HTTP_11;
-    let target = request.uri().authority().map(|a| a.as_str());
-    door.refuses(client.ip(), needs_host, target, request.headers())
+    door.refuses(client, needs_host, target, headers)
 }
 
 fn refuse(mut report: Report, refusal: Refusal) -> Response<Content> {

@@ -212,12 +212,21 @@ async fn sweep(pool: Weak<Upstreams>) {
     }
 }
 
-async fn dial(host: &str, port: u16) -> io::Result<Connection> {
+/// A connection within the dial's limit.
+///
+/// # Errors
+/// None within the limit.
+pub async fn connect_within(host: &str, port: u16) -> io::Result<TcpStream> {
     let stream = match timeout(DIAL_TIMEOUT, connect(host, port)).await {
         Ok(stream) => stream?,
         Err(_) => return Err(io::ErrorKind::TimedOut.into()),
     };
     tune(&stream)?;
+    Ok(stream)
+}
+
+async fn dial(host: &str, port: u16) -> io::Result<Connection> {
+    let stream = connect_within(host, port).await?;
     let mut builder = http1::Builder::new();
     builder.preserve_header_case(true);
     let (sender, connection) = builder

@@ -132,6 +132,7 @@ pub struct View {
     owners: FxHashMap<String, Vec<Candidate>>,
     /// Whether two targets share an address, so that requests must look for it.
     shared_addresses: bool,
+    peers: bool,
 }
 
 impl View {
@@ -144,6 +145,7 @@ impl View {
             match resolve(s, node, is_manual) {
                 Ok(target) => {
                     view.shared_addresses |= seen.contains(&target.authority);
+                    view.peers |= matches!(target.kind, Kind::Peer(_));
                     seen.push(target.authority.clone());
                     view.add(s.naming, node, Arc::new(target));
                 },
@@ -187,6 +189,11 @@ impl View {
     /// Whether two reachable nodes share an address.
     pub fn shares_addresses(&self) -> bool {
         self.shared_addresses
+    }
+
+    /// Whether any reachable node is a peer.
+    pub fn has_peers(&self) -> bool {
+        self.peers
     }
 
     /// Nodes that cannot be reached, with the reason.

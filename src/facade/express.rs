@@ -1,0 +1,625 @@
+//! The express lane: a plain inference request carried as bytes, without an HTTP library between the
+//! client and the engine.
+//!
+//! Owns: reading plain requests off a connection, one attempt on a plain socket, relaying the answer
+//! as it is read. Leaves to others: what is plain (`net::h1`), every decision (`round`, `rules`), and
+//! every request that is not plain: then the connection goes to the HTTP library for good.
+//!
+//! Both lanes keep the same rules; this one is for the case that nearly all traffic is: `POST` to an
+//! inference route, with a length, nothing about the connection in its head.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::ops::Range;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::FutureExt;
+use http::{HeaderMap, Method, Response, StatusCode, Uri, header};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+use crate::net::answers;
+use crate::net::client_io::{ClientIo, Door};
+use crate::net::h1::framing::Tracker;
+use crate::net::h1::request::{self, Admission, Plain};
+use crate::net::h1::response::Head;
+use crate::net::sockets::{self, Answered, Exchange, READ, poll_read_into, put_chunk};
+use crate::rules::budget::Cap;
+use crate::rules::candidates::{Kind, Target};
+use crate::rules::dispatch::Verdict;
+use crate::rules::gate::{Gate, Verdict as Content};
+use crate::rules::model_scan::ModelScan;
+use crate::rules::outcome::{Effort, Failure};
+use crate::rules::route::{Class, classify, dialect};
+use crate::rules::usage::{Tap, TapKind};
+use crate::state::lifetime::Phase;
+
+use super::Facade;
+use super::attempt::gone;
+use super::relay::Liveness;
+use super::report::Report;
+use super::round::{Lane, Lost, Model, Round};
+use super::server::refusal;
+
+/// Of a body under way at most this much room is made ahead of its bytes.
+const AHEAD: u64 = 4 * 1024 * 1024;
+
+/// A client that sends more than this behind its request is not watched any further.
+const PIPELINED: usize = 64 * 1024;
+
+/// Room for what a client sends while it is answered: hardly ever anything.
+const WATCHED: usize = 512;
+
+/// A connection whose next request is not plain: what was read of it, and the rest.
+pub struct Handover {
+    /// The connection.
+    pub io: ClientIo<TcpStream>,
+    /// Bytes that were read already.
+    pub read: BytesMut,
+}
+
+/// One client's connection.
+pub struct Express {
+    facade: Facade,
+    door: Arc<Door>,
+    client: IpAddr,
+    io: ClientIo<TcpStream>,
+    buf: BytesMut,
+    phase: watch::Receiver<Phase>,
+    /// Whether a byte of the answer under way went out.
+    answering: bool,
+}
+
+/// The connection is over: it ended, or it cannot go on.
+struct Over;
+
+impl Express {
+    /// A connection that just sent its first byte.
+    pub fn new(
+        facade: Facade,
+        door: Arc<Door>,
+        client: IpAddr,
+        io: ClientIo<TcpStream>,
+        phase: watch::Receiver<Phase>,
+    ) -> Self {
+        Self {
+            facade,
+            door,
+            client,
+            io,
+            buf: BytesMut::new(),
+            phase,
+            answering: false,
+        }
+    }
+
+    /// Serves plain requests until the connection ends (`None`) or one comes that is not plain.
+    pub async fn run(mut self) -> Option<Handover> {
+        loop {
+            let (plain, path) = match self.next().await {
+                Ok(Some(found)) => found,
+                Ok(None) => {
+                    return Some(Handover {
+                        io: self.io,
+                        read: self.buf,
+                    });
+                },
+                Err(Over) => return None,
+            };
+            let door = self.door.clone();
+            let _serving = door.serve();
+            let route = dialect(path);
+            self.answering = false;
+            let served = AssertUnwindSafe(self.serve(plain, path))
+                .catch_unwind()
+                .await;
+            match served {
+                Ok(Ok(())) if *self.phase.borrow() == Phase::Running => {},
+                Ok(_) => return None,
+                // The panic ends its request alone: answered if no byte went out, else cut.
+                Err(_) if self.answering => return None,
+                Err(_) => {
+                    let text = "internal error while handling the request; the log has the details";
+                    let status = StatusCode::INTERNAL_SERVER_ERROR;
+                    drop(self.write_own(answers::error(route, status, text)).await);
+                    return None;
+                },
+            }
+        }
+    }
+
+    /// The next request, if it is plain and on an inference route; nothing of another is consumed.
+    async fn next(&mut self) -> Result<Option<(Box<Plain>, &'static str)>, Over> {
+        loop {
+            match request::admit(&self.buf, self.client) {
+                Admission::Other => return Ok(None),
+                Admission::Plain(plain) => {
+                    let admitted = self.admitted(&plain).map(|path| (plain, path));
+                    return Ok(admitted);
+                },
+                Admission::Partial => {},
+            }
+            if self.buf.is_empty() {
+                // An idle connection holds no buffer that a request left behind.
+                self.buf = BytesMut::new();
+            }
+            self.buf.reserve(READ / 2);
+            let read = tokio::select! {
+                biased;
+                read = self.io.read_buf(&mut self.buf) => read,
+                _ = self.phase.wait_for(|p| *p != Phase::Running) => return Err(Over),
+            };
+            if read.map_err(|_| Over)? == 0 {
+                return Err(Over);
+            }
+        }
+    }
+
+    /// The route of a plain request that this lane takes: in the limit, past the door, and towards
+    /// nodes in plain HTTP.
+    fn admitted(&self, plain: &Plain) -> Option<&'static str> {
+        let path = plain.target.split('?').next().unwrap_or_default();
+        let engine = self.facade.state.engine();
+        let class = classify(engine, &Method::POST, path, &HeaderMap::new());
+        let Class::Inference { path } = class else {
+            return None;
+        };
+        let limit = self.facade.context.shared.settings.max_request_bytes;
+        let mut seen = HeaderMap::new();
+        seen.insert(header::HOST, plain.host.parse().ok()?);
+        if let Some(origin) = &plain.origin {
+            seen.insert(header::ORIGIN, origin.as_slice().try_into().ok()?);
+        }
+        let refused = refusal(&self.facade, self.client, true, None, &seen).is_some();
+        let fits = plain.content_length <= limit && !plain.probe && !refused;
+        (fits && !self.facade.state.routing().view.has_peers()).then_some(path)
+    }
+
+    async fn serve(&mut self, plain: Box<Plain>, path: &'static str) -> Result<(), Over> {
+        let uri = Uri::try_from(plain.target.as_str()).unwrap_or_default();
+        let report = Report::new(&self.facade, &self.door, Method::POST, uri);
+        let mut scan = ModelScan::new();
+        let body = self.body(&plain, &mut scan).await?;
+        let model = scan.finish().map(|name| Model { name, path });
+        let (round, first) = Round::new(report, Effort::Budget, model, plain.content_length, false);
+        let mut round = Box::new(round);
+        let mut lane = Plainly {
+            plain: &plain,
+            body,
+        };
+        let driven = tokio::select! {
+            biased;
+            driven = round.drive(&mut lane, first) => driven,
+            // Dropped unanswered, the request reports that its client left.
+            () = left(&mut self.io, &mut self.buf) => return Err(Over),
+        };
+        match driven {
+            Ok((target, answer)) => self.relay(*round, target, answer).await,
+            Err(answer) => {
+                let response = round.answer(answer, plain.origin.is_some());
+                self.write_own(response).await
+            },
+        }
+    }
+
+    /// Reads the request's body, most often without a further read, and finds the model in it.
+    async fn body(&mut self, plain: &Plain, scan: &mut ModelScan) -> Result<Bytes, Over> {
+        drop(self.buf.split_to(plain.len));
+        let length = plain.content_length;
+        if self.buf.len() as u64 >= length {
+            let body = self.buf.split_to(length as usize).freeze();
+            scan.push(&body);
+            return Ok(body);
+        }
+        let mut body = self.buf.split();
+        scan.push(&body);
+        loop {
+            let missing = length - body.len() as u64;
+            if missing == 0 {
+                return Ok(body.freeze());
+            }
+            if body.capacity() == body.len() {
+                body.reserve(missing.min(AHEAD.max(body.len() as u64)) as usize);
+            }
+            let before = body.len();
+            let mut room = (&mut body).limit(missing as usize);
+            if self.io.read_buf(&mut room).await.map_err(|_| Over)? == 0 {
+                return Err(Over);
+            }
+            scan.push(&body[before..]);
+        }
+    }
+
+    /// Streams a committed answer to its end.
+    async fn relay(
+        &mut self,
+        mut round: Round,
+        target: Arc<Target>,
+        answer: Begun,
+    ) -> Result<(), Over> {
+        let Begun {
+            answered,
+            tracker,
+            ended,
+        } = answer;
+        let Answered {
+            mut stream,
+            mut head,
+            input,
+            sent,
+        } = answered;
+        round.report.commit(&target, head.status);
+        for (name, value) in round.response_headers(&target).into_iter().flatten() {
+            head.add(name, &value);
+        }
+        let tap = (round.report.job().is_some() && head.status < 400).then(|| {
+            let kind = TapKind::for_response(
+                head.content_type.as_deref(),
+                head.content_encoding.as_deref(),
+            );
+            Box::new(Tap::new(kind))
+        });
+        let mut passing = Passing {
+            tracker: head.body.clone(),
+            tap,
+            alive: Liveness::default(),
+        };
+        let (mut end, mut reusable) = (ended, head.keep_alive && sent);
+        let measured = passing.see(&input, &round.report, &target);
+        debug_assert!(measured.is_ok() && passing.tracker == tracker);
+        head.lines.put_slice(b"\r\n");
+        self.answering = true;
+        let mut out = BytesMut::new();
+        let mut chunk = input;
+        let done = end || passing.tracker.is_done();
+        if self
+            .write(&head, &mut out, Some(&head.lines), &chunk, done)
+            .await
+            .is_err()
+        {
+            passing.measured(&mut round.report);
+            return Err(Over);
+        }
+        let idle = self.facade.context.shared.settings.stream_idle_cap;
+        while !passing.tracker.is_done() && !end {
+            chunk.clear();
+            let read = tokio::select! {
+                biased;
+                read = within(idle, &mut stream, &mut chunk) => read,
+                () = left(&mut self.io, &mut self.buf) => {
+                    passing.measured(&mut round.report);
+                    return Err(Over);
+                },
+            };
+            let n = match read {
+                Ok(0) if passing.tracker.ends_with_close() => {
+                    end = true;
+                    0
+                },
+                Ok(read) if read > 0 => match passing.see(&chunk, &round.report, &target) {
+                    Ok(n) => {
+                        // What follows the answer is nobody's.
+                        reusable &= n == read;
+                        n
+                    },
+                    Err(_) => return self.cut(round, passing),
+                },
+                // Ended early, failed, or silent for too long: no clean end for the client either.
+                _ => return self.cut(round, passing),
+            };
+            let done = end || passing.tracker.is_done();
+            let written = self.write(&head, &mut out, None, &chunk[..n], done).await;
+            if written.is_err() {
+                passing.measured(&mut round.report);
+                return Err(Over);
+            }
+        }
+        round.report.relayed();
+        passing.measured(&mut round.report);
+        // Before the report is given: whoever is told may send the next request.
+        if reusable && !end {
+            self.facade
+                .context
+                .sockets
+                .give_back(&target.authority, stream);
+        }
+        Ok(())
+    }
+
+    fn cut(&self, mut round: Round, passing: Passing) -> Result<(), Over> {
+        round.report.truncated();
+        passing.measured(&mut round.report);
+        Err(Over)
+    }
+
+    /// Writes a piece of an answer: as it came, or in chunks of our own where it has no framing.
+    async fn write(
+        &mut self,
+        head: &Head,
+        out: &mut BytesMut,
+        lines: Option<&[u8]>,
+        data: &[u8],
+        last: bool,
+    ) -> std::io::Result<()> {
+        if !head.unframed {
+            return match lines {
+                Some(lines) if data.is_empty() => self.io.write_all(lines).await,
+                Some(lines) => write_both(&mut self.io, lines, data).await,
+                None => self.io.write_all(data).await,
+            };
+        }
+        out.clear();
+        out.put_slice(lines.unwrap_or_default());
+        put_chunk(out, data);
+        if last {
+            out.put_slice(b"0\r\n\r\n");
+        }
+        self.io.write_all(out).await
+    }
+
+    async fn write_own(&mut self, response: Response<Bytes>) -> Result<(), Over> {
+        let (head, body) = response.into_parts();
+        let mut out = BytesMut::with_capacity(256 + body.len());
+        let reason = head.status.canonical_reason().unwrap_or_default();
+        out.put_slice(format!("HTTP/1.1 {} {reason}\r\n", head.status.as_u16()).as_bytes());
+        for (name, value) in &head.headers {
+            out.put_slice(name.as_str().as_bytes());
+            out.put_slice(b": ");
+            out.put_slice(value.as_bytes());
+            out.put_slice(b"\r\n");
+        }
+        out.put_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
+        out.put_slice(&body);
+        self.answering = true;
+        self.io.write_all(&out).await.map_err(|_| Over)
+    }
+}
+
+/// What an answer's bytes are looked at for, on their way.
+struct Passing {
+    tracker: Tracker,
+    tap: Option<Box<Tap>>,
+    alive: Liveness,
+}
+
+impl Passing {
+    /// Raw bytes go by; how many of them belong to the answer.
+    fn see(
+        &mut self,
+        raw: &[u8],
+        report: &Report,
+        target: &Target,
+    ) -> Result<usize, crate::net::h1::framing::Malformed> {
+        let at = self
+            .tap
+            .as_ref()
+            .map(|_| report.arrived().elapsed().as_micros() as u64);
+        let (tap, mut any) = (&mut self.tap, false);
+        let used = self.tracker.feed(raw, |data| {
+            any |= !data.is_empty();
+            if let (Some(tap), Some(at)) = (tap.as_mut(), at) {
+                tap.push(data, at);
+            }
+        })?;
+        if any {
+            self.alive.seen(report.facade(), &target.node);
+        }
+        Ok(used)
+    }
+
+    fn measured(&self, report: &mut Report) {
+        if let Some(tap) = &self.tap {
+            report.measured(tap.finish(0));
+        }
+    }
+}
+
+/// A committed attempt.
+struct Begun {
+    answered: Answered,
+    /// The body as far as it was read.
+    tracker: Tracker,
+    /// The connection ended, and the body with it.
+    ended: bool,
+}
+
+/// Sends a plain request.
+struct Plainly<'a> {
+    plain: &'a Plain,
+    body: Bytes,
+}
+
+impl Lane for Plainly<'_> {
+    type Committed = Begun;
+
+    async fn attempt(&mut self, round: &mut Round, target: &Arc<Target>) -> Result<Begun, Lost> {
+        let facade = round.report.facade();
+        let mut changes = facade.state.changes();
+        tokio::select! {
+            biased;
+            result = self.exchange(round, target) => result,
+            () = gone(&mut changes, &target.node) => Err(Failure::TargetGone.into()),
+        }
+    }
+}
+
+impl Plainly<'_> {
+    async fn exchange(&self, round: &Round, target: &Target) -> Result<Begun, Lost> {
+        if matches!(target.kind, Kind::Peer(_)) {
+            // It became one while this request waited: never in plain text.
+            return Err(lost("the node takes requests over mTLS only"));
+        }
+        let limits = round.limits();
+        let answered = self.send(round, target, limits.response).await?;
+        let status = answered.head.status;
+        if round.machine.judge(status) == Verdict::Retry {
+            return Err(Failure::Status(status).into());
+        }
+        let gate = Gate::for_response(answered.head.content_type.as_deref(), limits.gate);
+        content(answered, gate, limits.response).await
+    }
+
+    async fn send(&self, round: &Round, target: &Target, cap: Cap) -> Result<Answered, Lost> {
+        let pool = &round.report.facade().context.sockets;
+        let head = self.head(target);
+        loop {
+            let (stream, reused) = match pool.take(&target.authority) {
+                Some(stream) => (stream, true),
+                None => {
+                    let dialled = Box::pin(sockets::dial(target)).await;
+                    (dialled.map_err(|e| lost(&e.kind().to_string()))?, false)
+                },
+            };
+            let exchange = Exchange::new(stream, head.clone(), self.body.clone());
+            let ran = match deadline(cap) {
+                None => exchange.run().await,
+                Some(end) => match timeout_at(end, exchange.run()).await {
+                    Ok(ran) => ran,
+                    Err(_) => return Err(Failure::NoHeaders.into()),
+                },
+            };
+            match ran {
+                Ok(answered) => return Ok(answered),
+                // Closed while it was idle: nothing was delivered, so nothing was dispatched.
+                Err(failed) if failed.undelivered && reused => {},
+                Err(_) => return Err(lost("the connection broke before response headers")),
+            }
+        }
+    }
+
+    /// The head of one attempt.
+    fn head(&self, target: &Target) -> Bytes {
+        let Plain {
+            target: path,
+            lines,
+            authorization,
+            ..
+        } = self.plain;
+        let mut head = BytesMut::with_capacity(lines.len() + path.len() + 96);
+        head.put_slice(b"POST ");
+        head.put_slice(target.prefix.as_bytes());
+        head.put_slice(path.as_bytes());
+        head.put_slice(b" HTTP/1.1\r\nHost: ");
+        head.put_slice(target.authority.as_bytes());
+        head.put_slice(b"\r\n");
+        match (&target.bearer, authorization) {
+            (None, _) => head.put_slice(lines),
+            (Some(bearer), theirs) => {
+                let Range { start, end } = theirs.clone().unwrap_or(0..0);
+                head.put_slice(&lines[..start]);
+                head.put_slice(&lines[end..]);
+                head.put_slice(b"Authorization: ");
+                head.put_slice(bearer.as_bytes());
+                head.put_slice(b"\r\n");
+            },
+        }
+        head.put_slice(b"\r\n");
+        head.freeze()
+    }
+}
+
+/// Waits for the first content. Framing of an event stream is held; an end without bytes commits.
+async fn content(mut answered: Answered, mut gate: Gate, cap: Cap) -> Result<Begun, Lost> {
+    // Measured from the head, whatever framing comes meanwhile.
+    let end = deadline(cap);
+    let mut tracker = answered.head.body.clone();
+    let mut seen = 0;
+    loop {
+        let mut commits = false;
+        let used = tracker.feed(&answered.input[seen..], |data| {
+            commits |= gate.push(data) == Content::Commit;
+        });
+        seen += used.map_err(|_| Failure::Broken)?;
+        // What follows the answer is nobody's: such a connection is not used again.
+        if seen < answered.input.len() {
+            answered.input.truncate(seen);
+            answered.head.keep_alive = false;
+        }
+        if commits || tracker.is_done() {
+            return Ok(Begun {
+                answered,
+                tracker,
+                ended: false,
+            });
+        }
+        let read = read(&mut answered.stream, &mut answered.input);
+        let n = match end {
+            None => read.await,
+            Some(end) => match timeout_at(end, read).await {
+                Ok(n) => n,
+                Err(_) => return Err(Failure::NoContent.into()),
+            },
+        };
+        match n {
+            Ok(0) if tracker.ends_with_close() => {
+                return Ok(Begun {
+                    answered,
+                    tracker,
+                    ended: true,
+                });
+            },
+            Ok(n) if n > 0 => {},
+            _ => return Err(Failure::Broken.into()),
+        }
+    }
+}
+
+fn lost(detail: &str) -> Lost {
+    Lost {
+        failure: Failure::Transport,
+        detail: detail.to_owned(),
+    }
+}
+
+fn deadline(cap: Cap) -> Option<Instant> {
+    match cap {
+        Cap::Off => None,
+        Cap::After(cap) => Some(Instant::now() + cap),
+    }
+}
+
+async fn read(stream: &mut TcpStream, buf: &mut BytesMut) -> std::io::Result<usize> {
+    std::future::poll_fn(|cx| poll_read_into(stream, buf, READ, cx)).await
+}
+
+/// Reads within the silence that is allowed.
+async fn within(idle: Cap, stream: &mut TcpStream, buf: &mut BytesMut) -> std::io::Result<usize> {
+    match idle {
+        Cap::Off => read(stream, buf).await,
+        Cap::After(allowed) => tokio::time::timeout(allowed, read(stream, buf)).await?,
+    }
+}
+
+/// Resolves when the client left; what it sends meanwhile is kept for its next request.
+async fn left(io: &mut ClientIo<TcpStream>, buf: &mut BytesMut) {
+    while buf.len() < PIPELINED {
+        let read = std::future::poll_fn(|cx| poll_read_into(io, buf, WATCHED, cx)).await;
+        if !matches!(read, Ok(n) if n > 0) {
+            return;
+        }
+    }
+    // It sent too much ahead to be watched: a failing write will tell.
+    std::future::pending::<Infallible>().await;
+}
+
+async fn write_both(
+    io: &mut ClientIo<TcpStream>,
+    mut first: &[u8],
+    mut second: &[u8],
+) -> std::io::Result<()> {
+    while !first.is_empty() {
+        let parts = [std::io::IoSlice::new(first), std::io::IoSlice::new(second)];
+        let n = io.write_vectored(&parts).await?;
+        if n == 0 {
+            return Err(std::io::ErrorKind::WriteZero.into());
+        }
+        let of_first = n.min(first.len());
+        first = &first[of_first..];
+        second = &second[n - of_first..];
+    }
+    io.write_all(second).await
+}
