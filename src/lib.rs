@@ -29,17 +29,20 @@
 //! # One request
 //!
 //! 1. `daemon::supervisor` accepts a connection from [`net::listen`] and hands it to
-//!    [`facade::accept`], which reads requests (`facade::server`) behind a panic fence.
+//!    [`facade::accept`] (`facade::server`), which puts up a panic fence around each request.
 //! 2. [`rules::ingress`] checks the door and [`rules::route`] says what the request is. A model
 //!    list goes to `facade::inventory`, a preflight to `facade::preflight`; the rest goes on.
-//! 3. `facade::exchange` buffers the body ([`net::body`]), finds the model in it
-//!    ([`rules::model_scan`]) and drives [`rules::dispatch`], which says what to do next.
-//! 4. [`state::facade`] has the candidates ([`rules::candidates`]) and [`rules::policy`] orders
-//!    them; [`state::scheduler`] reserves one.
-//! 5. `facade::attempt` sends to it ([`net::upstream`]) and waits until [`rules::gate`] sees
-//!    content. A loss goes back to `dispatch`: another node, a wait, or the answer.
-//! 6. Content commits: `facade::relay` streams, [`rules::usage`] reads the counts. Whatever
-//!    happens, `facade::report` sends one last event, also when it is dropped.
+//! 3. Two lanes carry the rest. `facade::express` takes a strictly plain `POST` to an inference
+//!    route as bytes ([`net::h1`], [`net::sockets`]); everything else goes through the HTTP library
+//!    (`facade::exchange`, `facade::attempt`, `facade::relay`, [`net::upstream`]). A lane reads the
+//!    body, finds the model in it ([`rules::model_scan`]), sends one attempt, streams one answer.
+//! 4. Both are driven by `facade::round`, which does what [`rules::dispatch`] says: look the
+//!    candidates up ([`state::facade`], [`rules::candidates`]), order them ([`rules::policy`]),
+//!    reserve one ([`state::scheduler`]), send, wait, or answer.
+//! 5. An attempt ends when [`rules::gate`] sees content. A loss goes back to `dispatch`: another
+//!    node, a wait, or the answer.
+//! 6. Content commits: the lane streams, [`rules::usage`] reads the counts. Whatever happens,
+//!    `facade::report` sends one last event, also when it is dropped.
 //!
 //! # One control call
 //!

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::FutureExt;
-use http::{HeaderMap, Method, Response, StatusCode, Uri, header};
+use http::{HeaderMap, Method, Response, StatusCode, Uri};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -43,7 +43,7 @@ use super::attempt::gone;
 use super::relay::Liveness;
 use super::report::Report;
 use super::round::{Lane, Lost, Model, Round};
-use super::server::refusal;
+use super::server::door;
 
 /// Of a body under way at most this much room is made ahead of its bytes.
 const AHEAD: u64 = 4 * 1024 * 1024;
@@ -169,13 +169,16 @@ impl Express {
             return None;
         };
         let limit = self.facade.context.shared.settings.max_request_bytes;
-        let mut seen = HeaderMap::new();
-        seen.insert(header::HOST, plain.host.parse().ok()?);
-        if let Some(origin) = &plain.origin {
-            seen.insert(header::ORIGIN, origin.as_slice().try_into().ok()?);
-        }
-        let refused = refusal(&self.facade, self.client, true, None, &seen).is_some();
-        let fits = plain.content_length <= limit && !plain.probe && !refused;
+        let door = door(&self.facade);
+        let refused = door
+            .refuses_plain(
+                self.client,
+                &plain.host,
+                plain.probe,
+                plain.origin.as_deref(),
+            )
+            .is_some();
+        let fits = plain.content_length <= limit && !refused;
         (fits && !self.facade.state.routing().view.has_peers()).then_some(path)
     }
 

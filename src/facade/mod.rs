@@ -1,8 +1,8 @@
 //! Layer 5: the request path of a facade.
 //!
-//! The way of one request: `server` accepts it and checks the door, `exchange` reads it, `round`
-//! runs it through its attempts, `attempt` makes one, `relay` streams the committed answer, `report`
-//! tells how it ended. `inventory` and `preflight` ask all nodes at once instead.
+//! The way of one request: `server` accepts it; `express` takes it if it is plain inference, else
+//! `exchange` reads it through the HTTP library; `round` runs it through its attempts; `report`
+//! tells how it ended. On the library's lane `attempt` makes one attempt and `relay` streams. `inventory` and `preflight` ask all nodes at once instead.
 
 mod answer;
 mod attempt;

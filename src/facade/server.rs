@@ -5,14 +5,14 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use http::{HeaderMap, Request, Response, StatusCode, Version, header};
+use http::{Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -185,7 +185,8 @@ async fn handle(
     );
     let needs_host = request.version() >= Version::HTTP_11;
     let target = request.uri().authority().map(|a| a.as_str());
-    if let Some(refusal) = refusal(&facade, client.ip(), needs_host, target, request.headers()) {
+    let refused = self::door(&facade).refuses(client.ip(), needs_host, target, request.headers());
+    if let Some(refusal) = refused {
         return refuse(report, refusal);
     }
     let engine = facade.state.engine();
@@ -212,21 +213,14 @@ async fn handle(
     }
 }
 
-/// Why the plaintext door refuses a request, if it does.
-pub fn refusal(
-    facade: &Facade,
-    client: IpAddr,
-    needs_host: bool,
-    target: Option<&str>,
-    headers: &HeaderMap,
-) -> Option<Refusal> {
+/// What the plaintext door of a facade knows.
+pub fn door(facade: &Facade) -> ingress::Door<'_> {
     let settings = &facade.context.shared.settings;
-    let door = ingress::Door {
+    ingress::Door {
         machine: &facade.context.machine,
         hosts: &settings.allowed_hosts,
         origins: settings.allowed_origins.as_deref(),
-    };
-    door.refuses(client, needs_host, target, headers)
+    }
 }
 
 fn refuse(mut report: Report, refusal: Refusal) -> Response<Content> {

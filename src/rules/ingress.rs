@@ -66,15 +66,39 @@ impl Door<'_> {
                 }
             },
         }
-        if headers.get(IDENTITY_PROBE).is_some_and(|v| v == "1") {
+        let probe = headers.get(IDENTITY_PROBE).is_some_and(|v| v == "1");
+        self.refuses_to(
+            probe,
+            headers.get(header::ORIGIN).map(http::HeaderValue::as_bytes),
+        )
+    }
+
+    /// The same for a request of which only these are known to matter: from this machine, with one
+    /// `Host`.
+    pub fn refuses_plain(
+        &self,
+        client: IpAddr,
+        host: &str,
+        probe: bool,
+        origin: Option<&[u8]>,
+    ) -> Option<Refusal> {
+        if !client.to_canonical().is_loopback() {
+            Some(Refusal::LoopbackOnly)
+        } else if !self.allows_host(host) {
+            Some(Refusal::HostNotAllowed)
+        } else {
+            self.refuses_to(probe, origin)
+        }
+    }
+
+    /// The checks behind address and host.
+    fn refuses_to(&self, probe: bool, origin: Option<&[u8]>) -> Option<Refusal> {
+        if probe {
             return Some(Refusal::NotTheEngine);
         }
-        if let (Some(allowed), Some(origin)) = (self.origins, headers.get(header::ORIGIN))
-            && !allowed.iter().any(|o| o.as_bytes() == origin.as_bytes())
-        {
-            return Some(Refusal::OriginNotAllowed);
-        }
-        None
+        let (allowed, origin) = (self.origins?, origin?);
+        let listed = allowed.iter().any(|o| o.as_bytes() == origin);
+        (!listed).then_some(Refusal::OriginNotAllowed)
     }
 
     fn allows_host(&self, authority: &str) -> bool {
@@ -246,6 +270,29 @@ mod tests {
                 passes,
                 "{origin}"
             );
+        }
+    }
+
+    #[test]
+    fn a_plain_request_meets_the_same_checks() {
+        let (origins, away) = (["http://a".to_owned()], IpAddr::from([10, 0, 0, 1]));
+        let d = door(&[], Some(&origins));
+        for client in [HERE, away] {
+            for host in ["localhost", "evil"] {
+                for probe in [false, true] {
+                    for origin in [None, Some("http://a"), Some("http://b")] {
+                        let mut h = headers(&[("host", host)]);
+                        if probe {
+                            h.insert(IDENTITY_PROBE, "1".parse().unwrap());
+                        }
+                        if let Some(origin) = origin {
+                            h.insert("origin", origin.parse().unwrap());
+                        }
+                        let plain = d.refuses_plain(client, host, probe, origin.map(str::as_bytes));
+                        assert_eq!(plain, d.refuses(client, true, None, &h));
+                    }
+                }
+            }
         }
     }
 

@@ -190,12 +190,9 @@ fn length(value: &[u8]) -> Option<u64> {
         .ok()
 }
 
-/// Every line ends in CR LF and neither stands alone: the parser is more lenient.
+/// Every line ends in CR LF: the parser also takes a line feed alone (never a CR alone).
 fn has_strict_lines(head: &[u8]) -> bool {
-    let after_cr = |at: usize| at > 0 && head[at - 1] == b'\r';
-    let strict_lf = memchr::memchr_iter(b'\n', head).all(after_cr);
-    let strict_cr = memchr::memchr_iter(b'\r', head).all(|at| head.get(at + 1) == Some(&b'\n'));
-    strict_lf && strict_cr
+    memchr::memchr_iter(b'\n', head).all(|at| at > 0 && head[at - 1] == b'\r')
 }
 
 #[cfg(test)]
