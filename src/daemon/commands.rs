@@ -23,7 +23,7 @@ use crate::state::command::{
 };
 use crate::state::discovery::{announced, manual, project};
 use crate::state::events::Notice;
-use crate::state::facade::{Alone, FacadeState, SnapshotChange, Surroundings};
+use crate::state::facade::{FacadeState, SnapshotChange, Surroundings};
 use crate::store::ports::Ports;
 use crate::telemetry::logging::LogHandle;
 use crate::wire::broker::{DirectoryNode, NodeRecord};
@@ -54,6 +54,7 @@ impl Executor {
     /// An executor without facades. `early`: nodes may be told before their facade is enabled.
     pub fn new(
         context: Arc<Context>,
+        surroundings: Arc<dyn Surroundings>,
         ports: Ports,
         scope: Scope,
         early: bool,
@@ -63,7 +64,7 @@ impl Executor {
     ) -> Self {
         Self {
             context,
-            surroundings: Arc::new(Alone),
+            surroundings,
             ports,
             scope,
             log,

@@ -6,6 +6,7 @@
 mod commands;
 mod shutdown;
 mod supervisor;
+mod surroundings;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,12 +17,14 @@ use crate::demo;
 use crate::director;
 use crate::facade::Context;
 use crate::net::listen::Scope;
+use crate::net::tls::Cluster;
 use crate::net::upstream::Upstreams;
 use crate::rules::ids::RunId;
 use crate::rules::policy::Policy;
 use crate::state::activity::Activity;
 use crate::state::command::Commands;
 use crate::state::events::Events;
+use crate::state::facade::{Alone, Surroundings};
 use crate::state::lifetime::Lifetime;
 use crate::state::query::Queries;
 use crate::state::scheduler::Scheduler;
@@ -63,6 +66,8 @@ pub struct Options {
     /// Folder of the port files; `None` = none is known. A demonstration saves none and restores
     /// none, whatever this is.
     pub ports_dir: Option<PathBuf>,
+    /// Folder of the cluster's certificates and pins; `None` = never a member of one.
+    pub cluster_dir: Option<PathBuf>,
     /// The log's switch.
     pub log: LogHandle,
     /// How long a standalone daemon drains at SIGTERM.
@@ -96,6 +101,9 @@ pub enum StartError {
     /// The parent's endpoint cannot be reached.
     #[error("cannot connect to the parent's endpoint: {0}")]
     Ipc(String),
+    /// The TLS library does not work here.
+    #[error("cannot prepare TLS for the cluster: {0}")]
+    Tls(String),
     /// The system refused something basic.
     #[error("{what}: {source}")]
     System {
@@ -121,6 +129,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         requests,
         socket,
         ports_dir,
+        cluster_dir,
         log,
         drain,
     } = options;
@@ -141,9 +150,12 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         Scheduler::new(policy),
     ));
     let lifetime = Arc::<Lifetime>::default();
+    let in_cluster = cluster_dir.is_some();
+    let cluster = open_cluster(cluster_dir)?;
     let context = Arc::new(Context {
         shared: shared.clone(),
-        upstreams: Upstreams::new(),
+        upstreams: Upstreams::new(cluster.clone()),
+        cluster,
         lifetime: lifetime.clone(),
         activity: Activity::default(),
         machine: machine.clone(),
@@ -151,7 +163,12 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
     });
     let (commands, queue) = Commands::queue(QUEUE);
     let queries: Arc<dyn Queries> = shared.clone();
-    let scope = if brokered {
+    // Where nobody relays this machine's own record, a node's address is meant as it is written.
+    let surroundings: Arc<dyn Surroundings> = match brokered || in_cluster {
+        true => surroundings::Watched::start(&context),
+        false => Arc::new(Alone),
+    };
+    let scope = if brokered || in_cluster {
         Scope::Everywhere
     } else {
         Scope::Loopback
@@ -163,6 +180,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
     let stop = shutdown::Stop::default();
     let executor = Executor::new(
         context.clone(),
+        surroundings,
         ports,
         scope,
         !brokered,
@@ -227,6 +245,12 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         },
     }
     Ok(parts.until_stopped(stop, signals).await)
+}
+
+fn open_cluster(folder: Option<PathBuf>) -> Result<Option<Arc<Cluster>>, StartError> {
+    let opened = folder.map(Cluster::open).transpose();
+    let opened = opened.map_err(|e| StartError::Tls(e.to_string()))?;
+    Ok(opened.map(Arc::new))
 }
 
 /// Under a broker an exit is a crash to the supervisor, so an unusable socket is a warning there.

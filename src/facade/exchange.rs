@@ -166,7 +166,7 @@ impl Exchange {
         let facade = self.report.facade().clone();
         let naming = facade.state.engine().spec().naming;
         let model = self.model.as_ref().map(|m| naming.normalize(&m.name));
-        let routing = facade.state.routing();
+        let routing = facade.routing();
         self.candidates.clear();
         self.candidates
             .extend_from_slice(routing.view.candidates(model.as_deref()));
@@ -471,7 +471,7 @@ fn roll(id: JobId, now: Duration) -> f64 {
 }
 
 /// Path and query alone: an absolute target names the proxy, not the engine.
-fn origin_form(uri: &mut Uri) {
+pub fn origin_form(uri: &mut Uri) {
     if uri.authority().is_some() {
         let path = uri.path_and_query().cloned();
         *uri = path.unwrap_or(PathAndQuery::from_static("/")).into();

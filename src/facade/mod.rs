@@ -2,12 +2,14 @@
 //!
 //! The way of one request: `server` accepts it and checks the door, `exchange` runs it through
 //! its attempts, `attempt` makes one, `relay` streams the committed answer, `report` tells how
-//! it ended. `inventory` and `preflight` ask all nodes at once instead.
+//! it ended. `inventory` and `preflight` ask all nodes at once instead. A peer's request takes none
+//! of these ways: `ingress` hands it to this machine's engine.
 
 mod answer;
 mod attempt;
 mod exchange;
 mod fanout;
+mod ingress;
 mod inventory;
 mod preflight;
 mod relay;
@@ -18,11 +20,12 @@ mod upgrade;
 use std::sync::Arc;
 
 use crate::net::confirm;
+use crate::net::tls::Cluster;
 use crate::net::upstream::Upstreams;
 use crate::rules::engine::EngineId;
 use crate::rules::ids::NodeId;
 use crate::state::activity::Activity;
-use crate::state::facade::FacadeState;
+use crate::state::facade::{FacadeState, Routing};
 use crate::state::lifetime::Lifetime;
 use crate::state::shared::Shared;
 
@@ -37,6 +40,8 @@ pub struct Context {
     pub shared: Arc<Shared>,
     /// Connections to engines.
     pub upstreams: Arc<Upstreams>,
+    /// The cluster this node may be a member of; `None` = it never is.
+    pub cluster: Option<Arc<Cluster>>,
     /// The process's phase.
     pub lifetime: Arc<Lifetime>,
     /// When each node was last reported alive.
@@ -57,6 +62,18 @@ pub struct Facade {
 }
 
 impl Facade {
+    /// The routing of this moment, with the cluster as it is on disk now: a peer that left is no
+    /// candidate from the very next request on.
+    fn routing(&self) -> Arc<Routing> {
+        if let Some(cluster) = &self.context.cluster {
+            cluster.members().refresh();
+            if self.state.refresh() {
+                self.context.upstreams.drop_unpinned();
+            }
+        }
+        self.state.routing()
+    }
+
     /// A node could not be reached: another of its addresses may answer. The confirmation starts
     /// now, so that it has landed by the next round.
     fn forget_address(&self, node: &NodeId) {

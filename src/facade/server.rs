@@ -1,7 +1,7 @@
 //! A facade's door: connections in, requests classified and sent on their way.
 //!
 //! Owns: the accept loop, the split by first byte, the checks at the plaintext door, the panic fence
-//! around each request. Leaves to others: serving a class of request.
+//! around each request. Leaves to others: serving a class of request, the peers' door (`ingress`).
 
 use std::convert::Infallible;
 use std::io;
@@ -17,22 +17,23 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use crate::net::answers;
 use crate::net::client_io::{ClientIo, Door};
 use crate::net::listen::tune;
-use crate::rules::ingress::{self, Refusal};
-use crate::rules::route::{Class, classify, dialect};
-use crate::state::lifetime::Phase;
+use crate::rules::ingress::{Door as Rules, Refusal};
+use crate::rules::route::{Class, Dialect, classify, dialect};
+use crate::state::lifetime::{Lifetime, Phase};
 
 use super::Facade;
 use super::answer::{Answer, Content};
 use super::exchange;
 use super::report::Report;
 use super::upgrade::Wish;
-use super::{inventory, preflight};
+use super::{ingress, inventory, preflight};
 
 /// A connection has this long to send its first byte.
 const FIRST_BYTE: Duration = Duration::from_secs(5);
@@ -88,20 +89,36 @@ async fn connection(facade: Facade, stream: TcpStream, client: SocketAddr) {
     match timeout(FIRST_BYTE, stream.peek(&mut first)).await {
         // Silent, or closed at once.
         Err(_) | Ok(Err(_) | Ok(0)) => return,
-        // The cluster's side: this process is a member of none, so there is nobody to speak to.
-        Ok(Ok(_)) if first[0] == TLS => return,
         Ok(Ok(_)) => {},
     }
     if tune(&stream).is_err() {
         return;
     }
+    if first[0] == TLS {
+        // On the heap, so that it does not make every connection's state larger.
+        return Box::pin(ingress::connection(facade, stream, client)).await;
+    }
+    let context = facade.context.clone();
+    serve(&context.lifetime, stream, move |door, request| {
+        let facade = facade.clone();
+        async move {
+            let route = dialect(request.uri().path());
+            fence(&door, route, || handle(facade, &door, client, request)).await
+        }
+    })
+    .await;
+}
+
+/// Serves a connection's requests, one after the other, for as long as the process lets it.
+pub async fn serve<S, H, F>(lifetime: &Lifetime, stream: S, handle: H)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    H: Fn(Arc<Door>, Request<Incoming>) -> F,
+    F: Future<Output = Result<Response<Answer>, Infallible>>,
+{
     let door = Arc::<Door>::default();
     let io = TokioIo::new(ClientIo::new(stream, door.clone()));
-    let lifetime = facade.context.lifetime.clone();
-    let service = service_fn(move |request| {
-        let (facade, door) = (facade.clone(), door.clone());
-        async move { Ok::<_, Infallible>(fence(facade, door, client, request).await) }
-    });
+    let service = service_fn(move |request| handle(door.clone(), request));
     let mut builder = http1::Builder::new();
     builder
         .preserve_header_case(true)
@@ -124,16 +141,14 @@ async fn connection(facade: Facade, stream: TcpStream, client: SocketAddr) {
 }
 
 /// A panic ends its own request: before any byte went out it is answered, after that the connection
-/// is cut.
-async fn fence(
-    facade: Facade,
-    door: Arc<Door>,
-    client: SocketAddr,
-    request: Request<Incoming>,
-) -> Response<Answer> {
+/// is cut. The future is made in here, so that it is not copied from state to state.
+pub async fn fence<F: Future<Output = Response<Content>>>(
+    door: &Arc<Door>,
+    route: Dialect,
+    handle: impl FnOnce() -> F,
+) -> Result<Response<Answer>, Infallible> {
     let serving = door.serve();
-    let route = dialect(request.uri().path());
-    let handled = AssertUnwindSafe(handle(facade, &door, client, request)).catch_unwind();
+    let handled = AssertUnwindSafe(handle()).catch_unwind();
     let response = handled.await.unwrap_or_else(|_| {
         let text = "internal error while handling the request; the log has the details";
         exchange::own(answers::error(
@@ -142,7 +157,7 @@ async fn fence(
             text,
         ))
     });
-    Answer::on(serving, response)
+    Ok(Answer::on(serving, response))
 }
 
 async fn handle(
@@ -183,7 +198,7 @@ async fn handle(
 
 fn refusal(facade: &Facade, client: SocketAddr, request: &Request<Incoming>) -> Option<Refusal> {
     let settings = &facade.context.shared.settings;
-    let door = ingress::Door {
+    let door = Rules {
         machine: &facade.context.machine,
         hosts: &settings.allowed_hosts,
         origins: settings.allowed_origins.as_deref(),

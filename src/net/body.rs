@@ -143,6 +143,14 @@ impl RequestBody {
         })
     }
 
+    /// A body that is passed on as it comes, once.
+    pub fn stream(body: Incoming) -> Self {
+        Self(Source::Stream {
+            head: VecDeque::new(),
+            rest: Box::new(body),
+        })
+    }
+
     /// No body.
     pub fn empty() -> Self {
         Self::replay(&Arc::default())

@@ -10,5 +10,6 @@ pub mod identity;
 pub mod interfaces;
 pub mod listen;
 pub mod members;
+pub mod tls;
 pub mod upstream;
 pub mod watched;
