@@ -341,3 +341,117 @@ async fn connect(to: &Address<'_>) -> io::Result<TcpStream> {
     tune(&stream)?;
     Ok(stream)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+    use std::sync::atomic::AtomicUsize;
+
+    use http_body_util::BodyExt;
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+    use tokio::net::TcpListener;
+
+    use super::super::identity::tests::{Node, node};
+    use super::*;
+
+    /// The cluster of a node that pins one peer.
+    fn cluster(folder: &Path, me: &Node, peer: &Node) -> Arc<Cluster> {
+        fs::create_dir_all(folder).unwrap();
+        fs::write(folder.join("node.key"), &me.key).unwrap();
+        fs::write(folder.join("node.crt"), &me.certificate).unwrap();
+        pin(folder, peer);
+        Arc::new(Cluster::open(folder.to_owned()).unwrap())
+    }
+
+    fn pin(folder: &Path, peer: &Node) {
+        let json = serde_json::json!({ "nodeUuid": peer.uuid, "certPem": peer.certificate });
+        let trusted = folder.join("trusted");
+        fs::create_dir_all(&trusted).unwrap();
+        fs::write(
+            trusted.join(format!("{}.json", peer.uuid)),
+            json.to_string(),
+        )
+        .unwrap();
+    }
+
+    /// A peer that answers every request with nothing; its port, and how often it was dialled.
+    async fn peer(cluster: Arc<Cluster>) -> (u16, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let dialled = Arc::<AtomicUsize>::default();
+        let count = dialled.clone();
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                count.fetch_add(1, Ordering::Relaxed);
+                let cluster = cluster.clone();
+                tokio::spawn(async move {
+                    let mut stream = BufReader::new(cluster.accept(stream).await.unwrap());
+                    let mut line = String::new();
+                    while stream.read_line(&mut line).await.unwrap_or(0) > 0 {
+                        if line == "\r\n" {
+                            let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
+                            stream.write_all(answer).await.unwrap();
+                        }
+                        line.clear();
+                    }
+                });
+            }
+        });
+        (port, dialled)
+    }
+
+    async fn ask(pool: &Upstreams, port: u16, peer: &str) -> Result<(), SendError> {
+        let to = Address {
+            authority: &format!("127.0.0.1:{port}").into(),
+            host: "127.0.0.1",
+            port,
+            peer: Some(peer),
+        };
+        let mut request = Some(Request::new(RequestBody::empty()));
+        let (response, connection) = pool.send(&to, &mut request, Cap::Off).await?;
+        response.into_body().collect().await.unwrap();
+        // As soon as it is ready again.
+        tokio::task::yield_now().await;
+        pool.give_back(&to, connection);
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn connections_to_a_peer_are_kept_while_its_pin_stands() {
+        let dir = tempfile::tempdir().unwrap();
+        let (a, b) = (node("a"), node("b"));
+        let here = dir.path().join("a");
+        let cluster_of_a = cluster(&here, &a, &b);
+        let (port, dialled) = peer(cluster(&dir.path().join("b"), &b, &a)).await;
+        let pool = Upstreams::new(Some(cluster_of_a.clone()));
+        for _ in 0..3 {
+            ask(&pool, port, "b").await.unwrap();
+        }
+        assert_eq!(dialled.load(Ordering::Relaxed), 1);
+        pool.drop_unpinned();
+        assert_eq!(pool.lock_peers().len(), 1);
+        fs::remove_file(here.join("trusted/b.json")).unwrap();
+        // Not even a connection that is there already may be used.
+        cluster_of_a.members().refresh();
+        let refused = ask(&pool, port, "b").await;
+        assert!(matches!(refused, Err(SendError::Dial(_))), "{refused:?}");
+        pool.drop_unpinned();
+        assert!(pool.lock_peers().is_empty());
+        pin(&here, &b);
+        ask(&pool, port, "b").await.unwrap();
+        assert_eq!(dialled.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn a_peer_is_never_dialled_in_plain() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let pool = Upstreams::new(None);
+        let refused = ask(&pool, port, "b").await;
+        assert!(matches!(refused, Err(SendError::Dial(_))), "{refused:?}");
+        let accepted = timeout(Duration::from_millis(50), listener.accept()).await;
+        assert!(accepted.is_err(), "nobody dialled");
+    }
+}

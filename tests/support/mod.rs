@@ -5,6 +5,7 @@
 //! at each ring; its limit is generous, because it only keeps a broken test from hanging.
 
 pub mod broker;
+pub mod certs;
 pub mod client;
 pub mod daemon;
 pub mod engine;
