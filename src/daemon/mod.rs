@@ -163,16 +163,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
     });
     let (commands, queue) = Commands::queue(QUEUE);
     let queries: Arc<dyn Queries> = shared.clone();
-    // Where nobody relays this machine's own record, a node's address is meant as it is written.
-    let surroundings: Arc<dyn Surroundings> = match brokered || in_cluster {
-        true => surroundings::Watched::start(&context),
-        false => Arc::new(Alone),
-    };
-    let scope = if brokered || in_cluster {
-        Scope::Everywhere
-    } else {
-        Scope::Loopback
-    };
+    let (scope, surroundings) = reach(&context, brokered || in_cluster);
     let ports = match &driver {
         Driver::Demo(_) => Ports::Unsaved,
         _ => Ports::in_folder(ports_dir),
@@ -251,6 +242,15 @@ fn open_cluster(folder: Option<PathBuf>) -> Result<Option<Arc<Cluster>>, StartEr
     let opened = folder.map(Cluster::open).transpose();
     let opened = opened.map_err(|e| StartError::Tls(e.to_string()))?;
     Ok(opened.map(Arc::new))
+}
+
+/// Alone, or one machine of several: then others come to its port, and its own record may be relayed
+/// to it with an address of its own. Alone, a node's address is meant as it is written.
+fn reach(context: &Arc<Context>, among_others: bool) -> (Scope, Arc<dyn Surroundings>) {
+    match among_others {
+        true => (Scope::Everywhere, surroundings::Watched::start(context)),
+        false => (Scope::Loopback, Arc::new(Alone)),
+    }
 }
 
 /// Under a broker an exit is a crash to the supervisor, so an unusable socket is a warning there.

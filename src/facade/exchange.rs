@@ -31,12 +31,6 @@ use super::relay::Relay;
 use super::report::Report;
 use super::upgrade;
 
-/// At most this much of a refused body is read and thrown away.
-const DISCARDED: u64 = 64 * 1024 * 1024;
-
-/// A refused body is read for no longer than this.
-const DISCARD_TIME: Duration = Duration::from_secs(30);
-
 /// The body of a request, and how often it can be sent.
 enum Outgoing {
     Replay(Arc<Buffered>),
@@ -429,8 +423,7 @@ fn too_large(mut report: Report, rest: Oversized, limit: u64) -> Response<Conten
         "the request body is over the limit of {limit} bytes; raise --max-request-bytes \
          (max_request_bytes in the configuration) or send a smaller one"
     );
-    // The client writes before it reads: it must not meet a closed connection.
-    tokio::spawn(tokio::time::timeout(DISCARD_TIME, rest.drain(DISCARDED)));
+    rest.discard();
     let short = "request body over the limit".to_owned();
     let mut response = own_error(&mut report, StatusCode::PAYLOAD_TOO_LARGE, &text, short);
     response

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use crate::net::answers;
-use crate::net::body::RequestBody;
+use crate::net::body::{RequestBody, discard};
 use crate::net::headers;
 use crate::net::upstream::{Address, Connection};
 use crate::rules::addresses::authority;
@@ -110,6 +110,7 @@ async fn handle(
     let cluster = facade.context.cluster.as_ref();
     if !cluster.is_some_and(|c| c.members().refresh().accepts(leaf)) {
         tracing::debug!(engine = %facade.state.engine(), "refused a peer that is not pinned");
+        discard(request.into_body());
         let mut response = Refusal::NotPinned.answer();
         let close = HeaderValue::from_static("close");
         response.headers_mut().insert(header::CONNECTION, close);
@@ -128,9 +129,10 @@ async fn pass(
     mut request: Request<Incoming>,
     counted: InFlight,
 ) -> Result<Response<Content>, Refusal> {
-    let (host, port) = facade.state.usable_backend().ok_or(Refusal::NoBackend)?;
-    let name: Arc<str> = authority(&host, port).into();
-    let host_header = HeaderValue::from_str(&name).map_err(|_| Refusal::NoBackend)?;
+    let Some(backend) = Backend::of(facade) else {
+        discard(request.into_body());
+        return Err(Refusal::NoBackend);
+    };
     if let Some(wish) = prepare(&mut request, client) {
         request.extensions_mut().insert(Wish(wish));
     }
@@ -138,11 +140,12 @@ async fn pass(
     let mut request = request.map(RequestBody::stream);
     origin_form(request.uri_mut());
     *request.version_mut() = Version::HTTP_11;
-    request.headers_mut().insert(header::HOST, host_header);
+    request
+        .headers_mut()
+        .insert(header::HOST, backend.header.clone());
     if let Some(upgrade) = &upgrade {
         upgrade.ask(request.headers_mut());
     }
-    let backend = Backend { name, host, port };
     let context = &facade.context;
     let cap = context.shared.settings.response_cap;
     let (to, mut request) = (backend.address(), Some(request));
@@ -150,6 +153,10 @@ async fn pass(
     let (response, connection) = sent.map_err(|e| {
         let engine = facade.state.engine();
         tracing::debug!(%engine, reason = e.text(), "the local engine did not serve a peer");
+        // Nobody took it.
+        if let Some(request) = request.take() {
+            discard(request.into_body());
+        }
         Refusal::BackendError
     })?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -186,11 +193,25 @@ fn switch(
 /// This machine's engine.
 struct Backend {
     name: Arc<str>,
+    header: HeaderValue,
     host: String,
     port: u16,
 }
 
 impl Backend {
+    /// The engine of this facade, if it can be asked.
+    fn of(facade: &Facade) -> Option<Self> {
+        let (host, port) = facade.state.usable_backend()?;
+        let name: Arc<str> = authority(&host, port).into();
+        let header = HeaderValue::from_str(&name).ok()?;
+        Some(Self {
+            name,
+            header,
+            host,
+            port,
+        })
+    }
+
     fn address(&self) -> Address<'_> {
         Address {
             authority: &self.name,

@@ -522,7 +522,7 @@ mod tests {
         let mut peer = node("p", 1, &["x"]);
         peer.principal = Some("p".into());
         f.snapshot(vec![peer]);
-        let reachable = |f: &FacadeState| f.routing().view.candidates(Some("x")).len();
+        let reachable = |f: &FacadeState| f.routing().view.candidates(None).len();
         assert!(!f.refresh());
         assert_eq!(reachable(&f), 0);
         cluster.0.store(1, Ordering::Relaxed);

@@ -225,6 +225,20 @@ fn without_a_usable_engine_a_peer_is_told_so() {
 }
 
 #[test]
+fn a_refused_body_does_not_cost_the_connection() {
+    let engine = Engine::serving("b");
+    let (a, b) = (Identity::new("node-a"), Identity::new("node-b"));
+    let node = Node::of(&b, &[&a]);
+    let mut peer = node.visit(&a);
+    peer.start("POST", "/api/chat", &[("Content-Length", "5")]);
+    is_refused(&peer.answer(), 503, "no-local-backend");
+    node.backend(engine.port(), true);
+    peer.write("hello");
+    peer.post("/api/chat", &chat());
+    assert_eq!(peer.answer().text(), "b");
+}
+
+#[test]
 fn a_peer_without_engine_is_passed_over() {
     let (engine, own) = (Engine::serving("b"), Engine::serving("a"));
     let (a, b, _) = pair(&engine);
