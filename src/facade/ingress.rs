@@ -15,9 +15,9 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
+use rustls::pki_types::CertificateDer;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use crate::net::answers;
 use crate::net::body::{RequestBody, discard};

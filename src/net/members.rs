@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rustls::pki_types::CertificateDer;
 use serde::Deserialize;
-use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use super::identity::{Identity, leaf, principal};
 use super::watched::{News, Watched};
