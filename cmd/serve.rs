@@ -40,14 +40,12 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     for warning in &settings.warnings {
         tracing::warn!("{warning}");
     }
-    if args.cluster_dir().is_some() {
-        tracing::warn!("--cluster-dir has no effect: this version reaches no peers over TLS");
-    }
     let options = Options {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         requests: requests(&settings),
         socket: socket(args, globals, brokered)?,
         ports_dir: paths::ports_dir(&process_env),
+        cluster_dir: args.cluster_dir().cloned(),
         log,
         drain: settings.drain_timeout,
         driver: match driver {

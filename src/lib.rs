@@ -44,6 +44,9 @@
 //! 6. Content commits: the lane streams, [`rules::usage`] reads the counts. Whatever happens,
 //!    `facade::report` sends one last event, also when it is dropped.
 //!
+//! A peer's request comes over TLS ([`net::tls`], [`net::members`]) and takes another way:
+//! `facade::ingress` checks its certificate and hands it to this machine's engine.
+//!
 //! # One control call
 //!
 //! 1. `cmd/set_port.rs` connects (`cmd/connect.rs`) and calls through [`control::client`].

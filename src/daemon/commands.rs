@@ -23,7 +23,7 @@ use crate::state::command::{
 };
 use crate::state::discovery::{announced, manual, project};
 use crate::state::events::Notice;
-use crate::state::facade::{Alone, FacadeState, SnapshotChange, Surroundings};
+use crate::state::facade::{FacadeState, SnapshotChange, Surroundings};
 use crate::store::ports::Ports;
 use crate::telemetry::logging::LogHandle;
 use crate::wire::broker::{DirectoryNode, NodeRecord};
@@ -54,6 +54,7 @@ impl Executor {
     /// An executor without facades. `early`: nodes may be told before their facade is enabled.
     pub fn new(
         context: Arc<Context>,
+        surroundings: Arc<dyn Surroundings>,
         ports: Ports,
         scope: Scope,
         early: bool,
@@ -63,7 +64,7 @@ impl Executor {
     ) -> Self {
         Self {
             context,
-            surroundings: Arc::new(Alone),
+            surroundings,
             ports,
             scope,
             log,
@@ -455,6 +456,7 @@ mod tests {
     use crate::state::activity::Activity;
     use crate::state::command::Commands;
     use crate::state::events::Events;
+    use crate::state::facade::Alone;
     use crate::state::lifetime::Lifetime;
     use crate::state::query::Queries;
     use crate::state::scheduler::Scheduler;
@@ -492,8 +494,9 @@ mod tests {
         ));
         let context = Arc::new(Context {
             shared: shared.clone(),
-            upstreams: Upstreams::new(),
+            upstreams: Upstreams::new(None),
             sockets: Sockets::new(),
+            cluster: None,
             lifetime: Arc::<Lifetime>::default(),
             activity: Activity::default(),
             machine: "here".into(),
@@ -501,8 +504,10 @@ mod tests {
         });
         let log = logging::start(LogLevel::Error, LogFormat::Text);
         let (ports, stop) = (Ports::Unsaved, Stop::default());
+        let surroundings: Arc<dyn Surroundings> = Arc::new(Alone);
         let executor = Executor::new(
             context,
+            surroundings,
             ports,
             Scope::Loopback,
             false,

@@ -6,6 +6,7 @@
 mod commands;
 mod shutdown;
 mod supervisor;
+mod surroundings;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,12 +18,14 @@ use crate::director;
 use crate::facade::Context;
 use crate::net::listen::Scope;
 use crate::net::sockets::Sockets;
+use crate::net::tls::Cluster;
 use crate::net::upstream::Upstreams;
 use crate::rules::ids::RunId;
 use crate::rules::policy::Policy;
 use crate::state::activity::Activity;
 use crate::state::command::Commands;
 use crate::state::events::Events;
+use crate::state::facade::{Alone, Surroundings};
 use crate::state::lifetime::Lifetime;
 use crate::state::query::Queries;
 use crate::state::scheduler::Scheduler;
@@ -64,6 +67,8 @@ pub struct Options {
     /// Folder of the port files; `None` = none is known. A demonstration saves none and restores
     /// none, whatever this is.
     pub ports_dir: Option<PathBuf>,
+    /// Folder of the cluster's certificates and pins; `None` = never a member of one.
+    pub cluster_dir: Option<PathBuf>,
     /// The log's switch.
     pub log: LogHandle,
     /// How long a standalone daemon drains at SIGTERM.
@@ -97,6 +102,9 @@ pub enum StartError {
     /// The parent's endpoint cannot be reached.
     #[error("cannot connect to the parent's endpoint: {0}")]
     Ipc(String),
+    /// The TLS library does not work here.
+    #[error("cannot prepare TLS for the cluster: {0}")]
+    Tls(String),
     /// The system refused something basic.
     #[error("{what}: {source}")]
     System {
@@ -124,6 +132,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         requests,
         socket,
         ports_dir,
+        cluster_dir,
         log,
         drain,
     } = options;
@@ -144,10 +153,13 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         Scheduler::new(policy),
     ));
     let lifetime = Arc::<Lifetime>::default();
+    let in_cluster = cluster_dir.is_some();
+    let cluster = open_cluster(cluster_dir)?;
     let context = Arc::new(Context {
         shared: shared.clone(),
-        upstreams: Upstreams::new(),
+        upstreams: Upstreams::new(cluster.clone()),
         sockets: Sockets::new(),
+        cluster,
         lifetime: lifetime.clone(),
         activity: Activity::default(),
         machine: machine.clone(),
@@ -155,11 +167,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
     });
     let (commands, queue) = Commands::queue(QUEUE);
     let queries: Arc<dyn Queries> = shared.clone();
-    let scope = if brokered {
-        Scope::Everywhere
-    } else {
-        Scope::Loopback
-    };
+    let (scope, surroundings) = reach(&context, brokered || in_cluster);
     let ports = match &driver {
         Driver::Demo(_) => Ports::Unsaved,
         _ => Ports::in_folder(ports_dir),
@@ -167,6 +175,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
     let stop = shutdown::Stop::default();
     let executor = Executor::new(
         context.clone(),
+        surroundings,
         ports,
         scope,
         !brokered,
@@ -231,6 +240,21 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         },
     }
     Ok(parts.until_stopped(stop, signals).await)
+}
+
+fn open_cluster(folder: Option<PathBuf>) -> Result<Option<Arc<Cluster>>, StartError> {
+    let opened = folder.map(Cluster::open).transpose();
+    let opened = opened.map_err(|e| StartError::Tls(e.to_string()))?;
+    Ok(opened.map(Arc::new))
+}
+
+/// Alone, or one machine of several: then others come to its port, and its own record may be relayed
+/// to it with an address of its own. Alone, a node's address is meant as it is written.
+fn reach(context: &Arc<Context>, among_others: bool) -> (Scope, Arc<dyn Surroundings>) {
+    match among_others {
+        true => (Scope::Everywhere, surroundings::Watched::start(context)),
+        false => (Scope::Loopback, Arc::new(Alone)),
+    }
 }
 
 /// Under a broker an exit is a crash to the supervisor, so an unusable socket is a warning there.

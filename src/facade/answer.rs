@@ -12,6 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 
 use crate::net::client_io::Serving;
 
+use super::ingress::Passed;
 use super::relay::{Broken, Relay};
 
 /// What a request is answered with, before it is tied to its connection.
@@ -20,6 +21,8 @@ pub enum Content {
     Own(Bytes),
     /// An engine's.
     Relayed(Box<Relay>),
+    /// Our own engine's, for a peer.
+    Passed(Box<Passed>),
 }
 
 /// The body of an answer. While it lives its connection counts as busy.
@@ -50,6 +53,7 @@ impl Body for Answer {
             Content::Own(bytes) if bytes.is_empty() => Poll::Ready(None),
             Content::Own(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Content::Relayed(relay) => Pin::new(&mut **relay).poll_frame(cx),
+            Content::Passed(passed) => Pin::new(&mut **passed).poll_frame(cx),
         }
     }
 
@@ -57,6 +61,7 @@ impl Body for Answer {
         match &self.content {
             Content::Own(bytes) => bytes.is_empty(),
             Content::Relayed(relay) => relay.is_end_stream(),
+            Content::Passed(passed) => passed.is_end_stream(),
         }
     }
 
@@ -64,6 +69,7 @@ impl Body for Answer {
         match &self.content {
             Content::Own(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Content::Relayed(relay) => relay.size_hint(),
+            Content::Passed(passed) => passed.size_hint(),
         }
     }
 }

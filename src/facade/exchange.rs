@@ -6,7 +6,6 @@
 //! (`inventory`, `preflight`).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::uri::PathAndQuery;
@@ -26,12 +25,6 @@ use super::relay::Relay;
 use super::report::Report;
 use super::round::{self, Lane, Lost, Model, Round};
 use super::upgrade;
-
-/// At most this much of a refused body is read and thrown away.
-const DISCARDED: u64 = 64 * 1024 * 1024;
-
-/// A refused body is read for no longer than this.
-const DISCARD_TIME: Duration = Duration::from_secs(30);
 
 /// The body of a request, and how often it can be sent.
 enum Outgoing {
@@ -201,7 +194,7 @@ fn too_large(mut report: Report, rest: Oversized, limit: u64, expects: bool) -> 
     // The client writes before it reads: it must not meet a closed connection. One that waits to be
     // told to go on has its answer instead, and reading on would tell it to.
     if !expects {
-        tokio::spawn(tokio::time::timeout(DISCARD_TIME, rest.drain(DISCARDED)));
+        rest.discard();
     }
     let short = "request body over the limit".to_owned();
     closing(own_error(
@@ -240,7 +233,7 @@ pub fn own_error(
 }
 
 /// Path and query alone: an absolute target names the proxy, not the engine.
-fn origin_form(uri: &mut Uri) {
+pub fn origin_form(uri: &mut Uri) {
     if uri.authority().is_some() {
         let path = uri.path_and_query().cloned();
         *uri = path.unwrap_or(PathAndQuery::from_static("/")).into();

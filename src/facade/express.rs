@@ -179,7 +179,7 @@ impl Express {
             )
             .is_some();
         let fits = plain.content_length <= limit && !refused;
-        (fits && !self.facade.state.routing().view.has_peers()).then_some(path)
+        (fits && !self.facade.routing().view.has_peers()).then_some(path)
     }
 
     async fn serve(&mut self, plain: Box<Plain>, path: &'static str) -> Result<(), Over> {

@@ -117,7 +117,7 @@ async fn call(
         let body = Limited::new(body, MAX_ANSWER).collect().await;
         let body = body.ok().map(|b| b.to_bytes());
         if body.is_some() {
-            upstreams.give_back(&target.authority, connection);
+            upstreams.give_back(&target.into(), connection);
         }
         Some(Reply {
             status: head.status,

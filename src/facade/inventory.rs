@@ -35,7 +35,7 @@ enum Verdict<'a> {
 
 /// Every reachable node in the order a request would try them.
 pub fn everybody(facade: &Facade) -> Vec<Candidate> {
-    let routing = facade.state.routing();
+    let routing = facade.routing();
     let mut all = routing.view.candidates(None).to_vec();
     facade
         .context

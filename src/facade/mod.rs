@@ -2,13 +2,16 @@
 //!
 //! The way of one request: `server` accepts it; `express` takes it if it is plain inference, else
 //! `exchange` reads it through the HTTP library; `round` runs it through its attempts; `report`
-//! tells how it ended. On the library's lane `attempt` makes one attempt and `relay` streams. `inventory` and `preflight` ask all nodes at once instead.
+//! tells how it ended. On the library's lane `attempt` makes one attempt and `relay` streams.
+//! `inventory` and `preflight` ask all nodes at once instead. A peer's request takes none of these
+//! ways: `ingress` hands it to this machine's engine.
 
 mod answer;
 mod attempt;
 mod exchange;
 mod express;
 mod fanout;
+mod ingress;
 mod inventory;
 mod preflight;
 mod relay;
@@ -21,11 +24,12 @@ use std::sync::Arc;
 
 use crate::net::confirm;
 use crate::net::sockets::Sockets;
+use crate::net::tls::Cluster;
 use crate::net::upstream::Upstreams;
 use crate::rules::engine::EngineId;
 use crate::rules::ids::NodeId;
 use crate::state::activity::Activity;
-use crate::state::facade::FacadeState;
+use crate::state::facade::{FacadeState, Routing};
 use crate::state::lifetime::Lifetime;
 use crate::state::shared::Shared;
 
@@ -42,6 +46,8 @@ pub struct Context {
     pub upstreams: Arc<Upstreams>,
     /// Connections to engines of the express lane.
     pub sockets: Arc<Sockets>,
+    /// The cluster this node may be a member of; `None` = it never is.
+    pub cluster: Option<Arc<Cluster>>,
     /// The process's phase.
     pub lifetime: Arc<Lifetime>,
     /// When each node was last reported alive.
@@ -62,6 +68,18 @@ pub struct Facade {
 }
 
 impl Facade {
+    /// The routing of this moment, with the cluster as it is on disk now: a peer that left is no
+    /// candidate from the very next request on.
+    fn routing(&self) -> Arc<Routing> {
+        if let Some(cluster) = &self.context.cluster {
+            cluster.members().refresh();
+            if self.state.refresh() {
+                self.context.upstreams.drop_unpinned();
+            }
+        }
+        self.state.routing()
+    }
+
     /// A node could not be reached: another of its addresses may answer. The confirmation starts
     /// now, so that it has landed by the next round.
     fn forget_address(&self, node: &NodeId) {

@@ -168,7 +168,7 @@ impl Relay {
         self.ended = true;
         if let Some(connection) = self.connection.take() {
             let upstreams = &self.report.facade().context.upstreams;
-            upstreams.give_back(&self.target.authority, connection);
+            upstreams.give_back(&(&*self.target).into(), connection);
         }
         if self.held.is_empty() {
             self.report.relayed();

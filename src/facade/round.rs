@@ -160,7 +160,7 @@ impl Round {
         let facade = self.report.facade().clone();
         let naming = facade.state.engine().spec().naming;
         let model = self.model.as_ref().map(|m| naming.normalize(&m.name));
-        let routing = facade.state.routing();
+        let routing = facade.routing();
         self.candidates.clear();
         self.candidates
             .extend_from_slice(routing.view.candidates(model.as_deref()));

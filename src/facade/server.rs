@@ -1,7 +1,7 @@
 //! A facade's door: connections in, requests classified and sent on their way.
 //!
 //! Owns: the accept loop, the split by first byte, the checks at the plaintext door, the panic fence
-//! around each request. Leaves to others: serving a class of request.
+//! around each request. Leaves to others: serving a class of request, the peers' door (`ingress`).
 
 use std::convert::Infallible;
 use std::io;
@@ -17,6 +17,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
@@ -24,9 +25,9 @@ use crate::net::answers;
 use crate::net::client_io::{ClientIo, Door};
 use crate::net::listen::tune;
 use crate::net::rewound::Rewound;
-use crate::rules::ingress::{self, Refusal};
-use crate::rules::route::{Class, classify, dialect};
-use crate::state::lifetime::Phase;
+use crate::rules::ingress::{Door as Rules, Refusal};
+use crate::rules::route::{Class, Dialect, classify, dialect};
+use crate::state::lifetime::{Lifetime, Phase};
 
 use super::Facade;
 use super::answer::{Answer, Content};
@@ -34,7 +35,7 @@ use super::exchange;
 use super::express::{Express, Handover};
 use super::report::Report;
 use super::upgrade::Wish;
-use super::{inventory, preflight};
+use super::{ingress, inventory, preflight};
 
 /// A connection has this long to send its first byte.
 const FIRST_BYTE: Duration = Duration::from_secs(5);
@@ -90,44 +91,68 @@ async fn connection(facade: Facade, stream: TcpStream, client: SocketAddr) {
     match timeout(FIRST_BYTE, stream.peek(&mut first)).await {
         // Silent, or closed at once.
         Err(_) | Ok(Err(_) | Ok(0)) => return,
-        // The cluster's side: this process is a member of none, so there is nobody to speak to.
-        Ok(Ok(_)) if first[0] == TLS => return,
         Ok(Ok(_)) => {},
     }
     if tune(&stream).is_err() {
         return;
     }
+    if first[0] == TLS {
+        // On the heap, so that it does not make every connection's state larger.
+        return Box::pin(ingress::connection(facade, stream, client)).await;
+    }
+    let context = facade.context.clone();
     let door = Arc::<Door>::default();
     let io = ClientIo::new(stream, door.clone());
-    let lifetime = facade.context.lifetime.clone();
-    let mut phase = lifetime.follow();
-    let address = client.ip().to_canonical();
-    let express = Express::new(facade.clone(), door.clone(), address, io, lifetime.follow());
+    let (address, phase) = (client.ip().to_canonical(), context.lifetime.follow());
+    let mut cut = context.lifetime.follow();
+    let express = Express::new(facade.clone(), door.clone(), address, io, phase);
     let handover = tokio::select! {
         biased;
         handover = express.run() => handover,
         // Cut, it is dropped: whatever is under way ends now, without a clean end.
-        _ = phase.wait_for(|p| *p == Phase::Cut) => return,
+        _ = cut.wait_for(|p| *p == Phase::Cut) => return,
     };
     let Some(Handover { io, read }) = handover else {
         return;
     };
-    library(facade, door, client, Rewound::new(read.freeze(), io)).await;
+    let io = Rewound::new(read.freeze(), io);
+    // On the heap, so that it does not make a plain connection's state larger.
+    Box::pin(serve_on(
+        &context.lifetime,
+        door,
+        io,
+        move |door, request| {
+            let facade = facade.clone();
+            async move {
+                let route = dialect(request.uri().path());
+                fence(&door, route, || handle(facade, &door, client, request)).await
+            }
+        },
+    ))
+    .await;
 }
 
-/// Serves whatever is not plain, with the HTTP library.
-async fn library(
-    facade: Facade,
-    door: Arc<Door>,
-    client: SocketAddr,
-    io: Rewound<ClientIo<TcpStream>>,
-) {
+/// Serves a connection's requests, one after the other, for as long as the process lets it.
+pub async fn serve<S, H, F>(lifetime: &Lifetime, stream: S, handle: H)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    H: Fn(Arc<Door>, Request<Incoming>) -> F,
+    F: Future<Output = Result<Response<Answer>, Infallible>>,
+{
+    let door = Arc::<Door>::default();
+    let io = ClientIo::new(stream, door.clone());
+    serve_on(lifetime, door, io, handle).await;
+}
+
+/// The same on a connection whose door is known.
+async fn serve_on<S, H, F>(lifetime: &Lifetime, door: Arc<Door>, io: S, handle: H)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    H: Fn(Arc<Door>, Request<Incoming>) -> F,
+    F: Future<Output = Result<Response<Answer>, Infallible>>,
+{
     let io = TokioIo::new(io);
-    let lifetime = facade.context.lifetime.clone();
-    let service = service_fn(move |request| {
-        let (facade, door) = (facade.clone(), door.clone());
-        async move { Ok::<_, Infallible>(fence(facade, door, client, request).await) }
-    });
+    let service = service_fn(move |request| handle(door.clone(), request));
     let mut builder = http1::Builder::new();
     builder
         .preserve_header_case(true)
@@ -150,16 +175,14 @@ async fn library(
 }
 
 /// A panic ends its own request: before any byte went out it is answered, after that the connection
-/// is cut.
-async fn fence(
-    facade: Facade,
-    door: Arc<Door>,
-    client: SocketAddr,
-    request: Request<Incoming>,
-) -> Response<Answer> {
+/// is cut. The future is made in here, so that it is not copied from state to state.
+pub async fn fence<F: Future<Output = Response<Content>>>(
+    door: &Arc<Door>,
+    route: Dialect,
+    handle: impl FnOnce() -> F,
+) -> Result<Response<Answer>, Infallible> {
     let serving = door.serve();
-    let route = dialect(request.uri().path());
-    let handled = AssertUnwindSafe(handle(facade, &door, client, request)).catch_unwind();
+    let handled = AssertUnwindSafe(handle()).catch_unwind();
     let response = handled.await.unwrap_or_else(|_| {
         let text = "internal error while handling the request; the log has the details";
         exchange::own(answers::error(
@@ -168,7 +191,7 @@ async fn fence(
             text,
         ))
     });
-    Answer::on(serving, response)
+    Ok(Answer::on(serving, response))
 }
 
 async fn handle(
@@ -214,9 +237,9 @@ async fn handle(
 }
 
 /// What the plaintext door of a facade knows.
-pub fn door(facade: &Facade) -> ingress::Door<'_> {
+pub fn door(facade: &Facade) -> Rules<'_> {
     let settings = &facade.context.shared.settings;
-    ingress::Door {
+    Rules {
         machine: &facade.context.machine,
         hosts: &settings.allowed_hosts,
         origins: settings.allowed_origins.as_deref(),

@@ -12,6 +12,9 @@ use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional;
 
+use crate::net::upstream::Connection;
+use crate::state::lifetime::{Lifetime, Phase};
+
 use super::answer::Content;
 use super::attempt::Committed;
 use super::report::Report;
@@ -61,23 +64,34 @@ pub fn switch(
     if let Some(client) = client {
         let lifetime = report.facade().context.lifetime.clone();
         tokio::spawn(async move {
-            let joined = async {
-                let (ours, theirs) = tokio::try_join!(client.on_upgrade, theirs)?;
-                // The connection has handed its socket over by now.
-                drop(connection);
-                let (mut ours, mut theirs) = (TokioIo::new(ours), TokioIo::new(theirs));
-                drop(copy_bidirectional(&mut ours, &mut theirs).await);
-                Ok::<_, hyper::Error>(())
-            };
-            let mut phase = lifetime.follow();
-            tokio::select! {
-                result = joined => match result {
-                    Ok(()) => report.relayed(),
-                    Err(_) => report.truncated(),
-                },
-                _ = phase.wait_for(|p| *p == crate::state::lifetime::Phase::Cut) => {},
+            match join(client, theirs, connection, &lifetime).await {
+                Some(Ok(())) => report.relayed(),
+                Some(Err(_)) => report.truncated(),
+                None => {},
             }
         });
     }
     Response::from_parts(head, Content::Own(Bytes::new()))
+}
+
+/// Carries bytes both ways until either side ends; `None` if the process did before.
+pub async fn join(
+    client: Client,
+    theirs: OnUpgrade,
+    connection: Connection,
+    lifetime: &Lifetime,
+) -> Option<Result<(), hyper::Error>> {
+    let joined = async {
+        let (ours, theirs) = tokio::try_join!(client.on_upgrade, theirs)?;
+        // The connection has handed its socket over by now.
+        drop(connection);
+        let (mut ours, mut theirs) = (TokioIo::new(ours), TokioIo::new(theirs));
+        drop(copy_bidirectional(&mut ours, &mut theirs).await);
+        Ok(())
+    };
+    let mut phase = lifetime.follow();
+    tokio::select! {
+        result = joined => Some(result),
+        _ = phase.wait_for(|p| *p == Phase::Cut) => None,
+    }
 }

@@ -9,12 +9,20 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use tokio::time::timeout;
+
+/// At most this much of a refused body is read and thrown away.
+const DISCARDED: u64 = 64 * 1024 * 1024;
+
+/// A refused body is read for no longer than this.
+const DISCARD_TIME: Duration = Duration::from_secs(30);
 
 /// A body that can be sent again.
 #[derive(Debug, Default)]
@@ -63,18 +71,31 @@ impl Oversized {
         })
     }
 
-    /// Reads and discards what the client still sends, at most `limit` bytes, so that it gets to
-    /// see the answer.
-    pub async fn drain(mut self, limit: u64) {
-        let mut left = limit;
-        while let Some(Ok(frame)) = self.rest.frame().await {
+    /// Throws away what the client still sends.
+    pub fn discard(self) {
+        discard(self.rest);
+    }
+}
+
+/// Reads a refused body to its end in the background, within bounds: the client writes before it
+/// reads, and must not meet a closed connection before it sees the answer.
+pub fn discard<B>(mut body: B)
+where
+    B: Body<Data = Bytes, Error = hyper::Error> + Send + Unpin + 'static,
+{
+    if body.is_end_stream() {
+        return;
+    }
+    tokio::spawn(timeout(DISCARD_TIME, async move {
+        let mut left = DISCARDED;
+        while let Some(Ok(frame)) = body.frame().await {
             let n = frame.data_ref().map_or(0, |d| d.len() as u64);
             if n > left {
                 return;
             }
             left -= n;
         }
-    }
+    }));
 }
 
 /// Reads a body of at most `limit` bytes; `observe` sees each piece as it comes.
@@ -140,6 +161,14 @@ impl RequestBody {
             next: 0,
             left,
             trailers_sent: false,
+        })
+    }
+
+    /// A body that is passed on as it comes, once.
+    pub fn stream(body: Incoming) -> Self {
+        Self(Source::Stream {
+            head: VecDeque::new(),
+            rest: Box::new(body),
         })
     }
 

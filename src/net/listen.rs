@@ -17,7 +17,8 @@ const BACKLOG: i32 = 4096;
 pub enum Scope {
     /// Both loopback addresses: standalone.
     Loopback,
-    /// Every interface, both families: under a broker, so that cluster peers reach the same port.
+    /// Every interface, both families: under a broker or with a cluster folder, so that cluster
+    /// peers reach the same port.
     Everywhere,
 }
 

@@ -22,7 +22,7 @@ use tokio::time::interval;
 use crate::rules::candidates::Target;
 
 use super::h1::response::{self, Head};
-use super::upstream::connect_within;
+use super::upstream::dial_plain;
 
 const IDLE_TICKS: u64 = 4;
 const TICK: Duration = Duration::from_secs(1);
@@ -108,7 +108,7 @@ async fn sweep(pool: Weak<Sockets>) {
 /// # Errors
 /// No connection within the dial's limit.
 pub async fn dial(target: &Target) -> io::Result<TcpStream> {
-    connect_within(&target.host, target.port).await
+    dial_plain(&target.into()).await
 }
 
 /// One exchange on a connection: head and body out, the answer's head in.

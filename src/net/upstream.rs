@@ -1,10 +1,13 @@
-//! Connections to engines: dialled, reused, given up (data plane 7.3, product 13.13).
+//! Connections to engines and peers: dialled, reused, given up (data plane 7.3, product 13.13).
 //!
 //! Owns: the pool and the stages of one exchange up to its headers. Leaves to others: caps and
 //! retries (`facade::attempt`).
 //!
 //! A pool of our own, since an attempt has to be counted exactly once: a request that a dead pooled
 //! connection hands back was not delivered and is sent on another one; anything else is a dispatch.
+//!
+//! Peers have connections of their own, by principal: those are reused only while the pin stands that
+//! they were made with, and without a pin nobody is dialled.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,16 +19,18 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustc_hash::FxHashMap;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio::time::{interval, timeout};
 
 use crate::rules::addresses::parse_ip;
 use crate::rules::budget::{Cap, DIAL_TIMEOUT};
-use crate::rules::candidates::Target;
+use crate::rules::candidates::{Kind, Target};
 
 use super::body::RequestBody;
 use super::listen::tune;
+use super::tls::{Cluster, Pair};
 
 /// llama-server closes an idle connection after 5 s: give it up before. Counted in ticks of a
 /// second, which are kept by the sweep: between 3 and 4 s, without reading a clock per request.
@@ -42,6 +47,8 @@ pub struct Connection {
     task: AbortHandle,
     /// Came from the pool, so the peer may have closed it unnoticed.
     reused: bool,
+    /// Both ends, if it is one to a peer.
+    pair: Option<Box<Pair>>,
 }
 
 impl Drop for Connection {
@@ -80,6 +87,8 @@ pub struct Address<'a> {
     pub host: &'a str,
     /// Port to dial.
     pub port: u16,
+    /// Principal of the peer that has to answer there; `None` = an engine, in plain HTTP.
+    pub peer: Option<&'a str>,
 }
 
 impl<'a> From<&'a Target> for Address<'a> {
@@ -88,6 +97,10 @@ impl<'a> From<&'a Target> for Address<'a> {
             authority: &t.authority,
             host: &t.host,
             port: t.port,
+            peer: match &t.kind {
+                Kind::Peer(principal) => Some(principal),
+                Kind::Own | Kind::Manual => None,
+            },
         }
     }
 }
@@ -97,17 +110,27 @@ struct Idle {
     since: u64,
 }
 
-/// The pool, shared by all facades.
+/// Idle connections by authority.
+type Pool = FxHashMap<Arc<str>, Vec<Idle>>;
+
+/// The pools, shared by all facades.
 #[derive(Default)]
 pub struct Upstreams {
-    idle: Mutex<FxHashMap<Arc<str>, Vec<Idle>>>,
+    idle: Mutex<Pool>,
+    /// Those to peers, by principal.
+    peers: Mutex<FxHashMap<String, Pool>>,
+    cluster: Option<Arc<Cluster>>,
     tick: AtomicU64,
 }
 
 impl Upstreams {
-    /// An empty pool, swept once a second for as long as it lives.
-    pub fn new() -> Arc<Self> {
-        let pool = Arc::new(Self::default());
+    /// Empty pools, swept once a second for as long as they live. Peers are reached only with a
+    /// cluster.
+    pub fn new(cluster: Option<Arc<Cluster>>) -> Arc<Self> {
+        let pool = Arc::new(Self {
+            cluster,
+            ..Self::default()
+        });
         tokio::spawn(sweep(Arc::downgrade(&pool)));
         pool
     }
@@ -125,13 +148,11 @@ impl Upstreams {
         cap: Cap,
     ) -> Result<(Response<Incoming>, Connection), SendError> {
         loop {
-            let mut connection = match self.take(to.authority) {
+            let mut connection = match self.take(to) {
                 Some(connection) => connection,
                 // Rare, and large: on the heap, so that it does not make every exchange's state
                 // larger.
-                None => Box::pin(dial(to.host, to.port))
-                    .await
-                    .map_err(SendError::Dial)?,
+                None => Box::pin(self.dial(to)).await.map_err(SendError::Dial)?,
             };
             let request = slot
                 .take()
@@ -157,7 +178,7 @@ impl Upstreams {
 
     /// Puts a connection back whose response was read to its end. One that is not ready for another
     /// request by then (the engine never read the last one) is closed.
-    pub fn give_back(&self, authority: &Arc<str>, mut connection: Connection) {
+    pub fn give_back(&self, to: &Address<'_>, mut connection: Connection) {
         if !connection.sender.is_ready() {
             return;
         }
@@ -166,12 +187,15 @@ impl Upstreams {
             connection,
             since: self.tick.load(Ordering::Relaxed),
         };
-        let mut pool = self.lock();
-        match pool.get_mut(authority) {
-            Some(list) if list.len() < IDLE_PER_ADDRESS => list.push(idle),
-            Some(_) => {},
-            None => {
-                pool.insert(authority.clone(), vec![idle]);
+        match to.peer {
+            None => keep(&mut self.lock(), to.authority, idle),
+            Some(peer) => {
+                let mut peers = self.lock_peers();
+                keep(
+                    peers.entry(peer.to_owned()).or_default(),
+                    to.authority,
+                    idle,
+                );
             },
         }
     }
@@ -179,24 +203,96 @@ impl Upstreams {
     /// Closes every idle connection.
     pub fn clear(&self) {
         self.lock().clear();
+        self.lock_peers().clear();
     }
 
-    /// The connection used last, since it is the least likely to have been closed.
-    fn take(&self, authority: &Arc<str>) -> Option<Connection> {
-        let mut pool = self.lock();
-        let list = pool.get_mut(authority)?;
+    /// Closes idle connections to peers whose pin is gone or another by now.
+    pub fn drop_unpinned(&self) {
+        let Some(cluster) = &self.cluster else { return };
+        let trust = cluster.members().trust();
+        self.lock_peers().retain(|peer, pool| {
+            retain(pool, |i| {
+                let pair = i.connection.pair.as_ref();
+                pair.is_some_and(|p| p.stands(&trust, peer))
+            });
+            !pool.is_empty()
+        });
+    }
+
+    fn take(&self, to: &Address<'_>) -> Option<Connection> {
         let now = self.tick.load(Ordering::Relaxed);
-        while let Some(idle) = list.pop() {
-            if idle.connection.sender.is_ready() && now - idle.since < IDLE_TICKS {
-                return Some(idle.connection);
+        let Some(peer) = to.peer else {
+            return pop(&mut self.lock(), to.authority, now);
+        };
+        let trust = self.cluster.as_ref()?.members().trust();
+        let mut peers = self.lock_peers();
+        let pool = peers.get_mut(peer)?;
+        loop {
+            let found = pop(pool, to.authority, now)?;
+            let pair = found.pair.as_ref();
+            if pair.is_some_and(|p| p.stands(&trust, peer)) {
+                return Some(found);
             }
         }
-        None
     }
 
-    fn lock(&self) -> MutexGuard<'_, FxHashMap<Arc<str>, Vec<Idle>>> {
+    async fn dial(&self, to: &Address<'_>) -> io::Result<Connection> {
+        let dialled = timeout(DIAL_TIMEOUT, async {
+            let Some(peer) = to.peer else {
+                return converse(connect(to).await?, None).await;
+            };
+            // As it is at this moment: the pin may have gone since the peer was chosen.
+            let pinned = self.cluster.as_ref().and_then(|cluster| {
+                let pair = Pair::of(&cluster.members().refresh(), peer)?;
+                Some((cluster, pair))
+            });
+            let Some((cluster, pair)) = pinned else {
+                let text = "the peer's certificate is not pinned";
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
+            };
+            let stream = cluster.connect(&pair, connect(to).await?).await?;
+            converse(stream, Some(Box::new(pair))).await
+        });
+        dialled
+            .await
+            .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    fn lock_peers(&self) -> MutexGuard<'_, FxHashMap<String, Pool>> {
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pool> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn keep(pool: &mut Pool, authority: &Arc<str>, idle: Idle) {
+    match pool.get_mut(authority) {
+        Some(list) if list.len() < IDLE_PER_ADDRESS => list.push(idle),
+        Some(_) => {},
+        None => {
+            pool.insert(authority.clone(), vec![idle]);
+        },
+    }
+}
+
+/// The connection used last, since it is the least likely to have been closed.
+fn pop(pool: &mut Pool, authority: &Arc<str>, now: u64) -> Option<Connection> {
+    let list = pool.get_mut(authority)?;
+    while let Some(idle) = list.pop() {
+        if idle.connection.sender.is_ready() && now - idle.since < IDLE_TICKS {
+            return Some(idle.connection);
+        }
+    }
+    None
+}
+
+fn retain(pool: &mut Pool, stays: impl Fn(&Idle) -> bool) {
+    pool.retain(|_, list| {
+        list.retain(&stays);
+        !list.is_empty()
+    });
 }
 
 async fn sweep(pool: Weak<Upstreams>) {
@@ -205,28 +301,29 @@ async fn sweep(pool: Weak<Upstreams>) {
         tick.tick().await;
         let Some(pool) = pool.upgrade() else { return };
         let now = pool.tick.fetch_add(1, Ordering::Relaxed) + 1;
-        pool.lock().retain(|_, list| {
-            list.retain(|i| now - i.since < IDLE_TICKS && !i.connection.sender.is_closed());
-            !list.is_empty()
+        let lives = |i: &Idle| now - i.since < IDLE_TICKS && !i.connection.sender.is_closed();
+        retain(&mut pool.lock(), lives);
+        pool.lock_peers().retain(|_, pool| {
+            retain(pool, lives);
+            !pool.is_empty()
         });
     }
 }
 
-/// A connection within the dial's limit.
+/// A connection in plain HTTP, within the dial's limit.
 ///
 /// # Errors
 /// None within the limit.
-pub async fn connect_within(host: &str, port: u16) -> io::Result<TcpStream> {
-    let stream = match timeout(DIAL_TIMEOUT, connect(host, port)).await {
-        Ok(stream) => stream?,
-        Err(_) => return Err(io::ErrorKind::TimedOut.into()),
-    };
-    tune(&stream)?;
-    Ok(stream)
+pub async fn dial_plain(to: &Address<'_>) -> io::Result<TcpStream> {
+    let dialled = timeout(DIAL_TIMEOUT, connect(to)).await;
+    dialled.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-async fn dial(host: &str, port: u16) -> io::Result<Connection> {
-    let stream = connect_within(host, port).await?;
+/// A connection that is ready for requests.
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    pair: Option<Box<Pair>>,
+) -> io::Result<Connection> {
     let mut builder = http1::Builder::new();
     builder.preserve_header_case(true);
     let (sender, connection) = builder
@@ -241,12 +338,129 @@ async fn dial(host: &str, port: u16) -> io::Result<Connection> {
         sender,
         task: task.abort_handle(),
         reused: false,
+        pair,
     })
 }
 
-async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
-    match parse_ip(host) {
-        Some(ip) => TcpStream::connect((ip, port)).await,
-        None => TcpStream::connect((host, port)).await,
+async fn connect(to: &Address<'_>) -> io::Result<TcpStream> {
+    let stream = match parse_ip(to.host) {
+        Some(ip) => TcpStream::connect((ip, to.port)).await?,
+        None => TcpStream::connect((to.host, to.port)).await?,
+    };
+    tune(&stream)?;
+    Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+    use std::sync::atomic::AtomicUsize;
+
+    use http_body_util::BodyExt;
+    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+    use tokio::net::TcpListener;
+
+    use super::super::identity::tests::{Node, node};
+    use super::*;
+
+    /// The cluster of a node that pins one peer.
+    fn cluster(folder: &Path, me: &Node, peer: &Node) -> Arc<Cluster> {
+        fs::create_dir_all(folder).unwrap();
+        fs::write(folder.join("node.key"), &me.key).unwrap();
+        fs::write(folder.join("node.crt"), &me.certificate).unwrap();
+        pin(folder, peer);
+        Arc::new(Cluster::open(folder.to_owned()).unwrap())
+    }
+
+    fn pin(folder: &Path, peer: &Node) {
+        let json = serde_json::json!({ "nodeUuid": peer.uuid, "certPem": peer.certificate });
+        let trusted = folder.join("trusted");
+        fs::create_dir_all(&trusted).unwrap();
+        fs::write(
+            trusted.join(format!("{}.json", peer.uuid)),
+            json.to_string(),
+        )
+        .unwrap();
+    }
+
+    /// A peer that answers every request with nothing; its port, and how often it was dialled.
+    async fn peer(cluster: Arc<Cluster>) -> (u16, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let dialled = Arc::<AtomicUsize>::default();
+        let count = dialled.clone();
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                count.fetch_add(1, Ordering::Relaxed);
+                let cluster = cluster.clone();
+                tokio::spawn(async move {
+                    let mut stream = BufReader::new(cluster.accept(stream).await.unwrap());
+                    let mut line = String::new();
+                    while stream.read_line(&mut line).await.unwrap_or(0) > 0 {
+                        if line == "\r\n" {
+                            let answer = b"HTTP/1.1 204 No Content\r\n\r\n";
+                            stream.write_all(answer).await.unwrap();
+                        }
+                        line.clear();
+                    }
+                });
+            }
+        });
+        (port, dialled)
+    }
+
+    async fn ask(pool: &Upstreams, port: u16, peer: &str) -> Result<(), SendError> {
+        let to = Address {
+            authority: &format!("127.0.0.1:{port}").into(),
+            host: "127.0.0.1",
+            port,
+            peer: Some(peer),
+        };
+        let mut request = Some(Request::new(RequestBody::empty()));
+        let (response, connection) = pool.send(&to, &mut request, Cap::Off).await?;
+        response.into_body().collect().await.unwrap();
+        // As soon as it is ready again.
+        tokio::task::yield_now().await;
+        pool.give_back(&to, connection);
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn connections_to_a_peer_are_kept_while_its_pin_stands() {
+        let dir = tempfile::tempdir().unwrap();
+        let (a, b) = (node("a"), node("b"));
+        let here = dir.path().join("a");
+        let cluster_of_a = cluster(&here, &a, &b);
+        let (port, dialled) = peer(cluster(&dir.path().join("b"), &b, &a)).await;
+        let pool = Upstreams::new(Some(cluster_of_a.clone()));
+        for _ in 0..3 {
+            ask(&pool, port, "b").await.unwrap();
+        }
+        assert_eq!(dialled.load(Ordering::Relaxed), 1);
+        pool.drop_unpinned();
+        assert_eq!(pool.lock_peers().len(), 1);
+        fs::remove_file(here.join("trusted/b.json")).unwrap();
+        // Not even a connection that is there already may be used.
+        cluster_of_a.members().refresh();
+        let refused = ask(&pool, port, "b").await;
+        assert!(matches!(refused, Err(SendError::Dial(_))), "{refused:?}");
+        pool.drop_unpinned();
+        assert!(pool.lock_peers().is_empty());
+        pin(&here, &b);
+        ask(&pool, port, "b").await.unwrap();
+        assert_eq!(dialled.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn a_peer_is_never_dialled_in_plain() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let pool = Upstreams::new(None);
+        let refused = ask(&pool, port, "b").await;
+        assert!(matches!(refused, Err(SendError::Dial(_))), "{refused:?}");
+        let accepted = timeout(Duration::from_millis(50), listener.accept()).await;
+        assert!(accepted.is_err(), "nobody dialled");
     }
 }

@@ -238,7 +238,7 @@ fn resolve(s: &Sources, node: &Node, is_manual: bool) -> Result<Target, Exclusio
     }
     let (host, unconfirmed) = (s.address)(node).ok_or(Exclusion::NoAddress)?;
     let port = node.port;
-    if is_own_listener(s, &host, port) {
+    if is_own_listener(s.port, s.aliases, &host, port) {
         return own(s, node);
     }
     let kind = match &node.principal {
@@ -256,16 +256,17 @@ fn resolve(s: &Sources, node: &Node, is_manual: bool) -> Result<Target, Exclusio
 /// This machine: served by its engine, never by dialling ourselves.
 fn own(s: &Sources, node: &Node) -> Result<Target, Exclusion> {
     let (host, port) = s.backend.ok_or(Exclusion::NoLocalBackend)?;
-    if is_own_listener(s, host, port) {
+    if is_own_listener(s.port, s.aliases, host, port) {
         return Err(Exclusion::OwnListener);
     }
     target(node, Kind::Own, host.to_owned(), port)
 }
 
-fn is_own_listener(s: &Sources, host: &str, port: u16) -> bool {
-    let primary = port == s.port && addresses::is_loopback_host(host);
+/// Whether an address is one on which a facade listens, given its port and aliases.
+pub fn is_own_listener(own: u16, aliases: &[(String, u16)], host: &str, port: u16) -> bool {
+    let primary = port == own && addresses::is_loopback_host(host);
     primary
-        || s.aliases
+        || aliases
             .iter()
             .any(|(h, p)| *p == port && addresses::same_loopback(h, host))
 }

@@ -16,7 +16,7 @@ use rustc_hash::FxHashSet;
 use tokio::sync::watch;
 
 use crate::rules::addresses;
-use crate::rules::candidates::{Sources, View, merged};
+use crate::rules::candidates::{Sources, View, is_own_listener, merged};
 use crate::rules::discovery::{Diff, Node, diff};
 use crate::rules::engine::EngineId;
 use crate::rules::ids::{JobId, NodeId};
@@ -47,6 +47,8 @@ pub trait Surroundings: Send + Sync {
     fn is_ours(&self, ip: IpAddr) -> bool;
     /// Whether a principal's certificate is pinned now.
     fn is_pinned(&self, principal: &str) -> bool;
+    /// Counts the changes of either.
+    fn generation(&self) -> u64;
 }
 
 /// A machine without cluster: only loopback is its own.
@@ -59,6 +61,10 @@ impl Surroundings for Alone {
 
     fn is_pinned(&self, _: &str) -> bool {
         false
+    }
+
+    fn generation(&self) -> u64 {
+        0
     }
 }
 
@@ -90,11 +96,21 @@ struct Inner {
     confirmed: Confirmed,
 }
 
+impl Inner {
+    /// Host and port of this machine's engine, if it can be asked.
+    fn usable_backend(&self) -> Option<(&str, u16)> {
+        let backend = self.backend.as_ref().filter(|b| b.healthy && b.port > 0)?;
+        Some((backend_host(backend), backend.port))
+    }
+}
+
 /// State of one enabled facade.
 pub struct FacadeState {
     engine: EngineId,
     since: AtomicU64,
     surroundings: Arc<dyn Surroundings>,
+    /// Generation of the surroundings that the routing was built from.
+    built_from: AtomicU64,
     inner: Mutex<Inner>,
     routing: watch::Sender<Arc<Routing>>,
     jobs: AtomicU64,
@@ -116,6 +132,7 @@ impl FacadeState {
         Self {
             engine,
             since: AtomicU64::new(0),
+            built_from: AtomicU64::new(surroundings.generation()),
             surroundings,
             inner: Mutex::new(inner),
             routing: watch::Sender::new(Arc::default()),
@@ -204,6 +221,14 @@ impl FacadeState {
         self.lock().backend.clone()
     }
 
+    /// Host and port of this machine's engine, if it is healthy and not this very facade.
+    pub fn usable_backend(&self) -> Option<(String, u16)> {
+        let inner = self.lock();
+        let (host, port) = inner.usable_backend()?;
+        let ours = is_own_listener(inner.port, &inner.aliases, host, port);
+        (!ours).then(|| (host.to_owned(), port))
+    }
+
     /// The facade listens on another port now.
     pub fn set_port(&self, port: u16) {
         self.change(|inner| inner.port = port);
@@ -286,9 +311,14 @@ impl FacadeState {
         })
     }
 
-    /// Rebuilds the view after a change of the surroundings (interfaces, pins).
-    pub fn refresh(&self) {
-        self.change(|_| ());
+    /// Rebuilds the view if the surroundings (interfaces, pins) changed since it was built; says
+    /// whether they did.
+    pub fn refresh(&self) -> bool {
+        let stale = self.surroundings.generation() != self.built_from.load(Ordering::Relaxed);
+        if stale {
+            self.change(|_| ());
+        }
+        stale
     }
 
     /// A transport failure: the node's confirmed address is forgotten.
@@ -342,8 +372,10 @@ impl FacadeState {
 
     /// Builds and publishes under the lock, so that a later change never loses to an earlier one.
     fn publish(&self, inner: &Inner) {
-        let backend = inner.backend.as_ref().filter(|b| b.healthy && b.port > 0);
-        let backend = backend.map(|b| (backend_host(b), b.port));
+        // Read first: what changes while the view is built makes it stale again.
+        let generation = self.surroundings.generation();
+        self.built_from.store(generation, Ordering::Relaxed);
+        let backend = inner.usable_backend();
         let view = View::build(&Sources {
             naming: self.engine.spec().naming,
             relayed: &inner.relayed,
@@ -464,6 +496,61 @@ mod tests {
         let c = f.confirmation(&"m".into()).unwrap();
         f.confirmed(&c, Some("127.0.0.3".into()));
         assert_eq!(at(&f), "127.0.0.3");
+    }
+
+    #[derive(Default)]
+    struct Cluster(AtomicU64);
+
+    impl Surroundings for Cluster {
+        fn is_ours(&self, _: IpAddr) -> bool {
+            false
+        }
+
+        fn is_pinned(&self, _: &str) -> bool {
+            self.generation() % 2 == 1
+        }
+
+        fn generation(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn the_view_follows_the_pins_when_asked_to() {
+        let cluster = Arc::new(Cluster::default());
+        let f = FacadeState::new(EngineId::parse("ollama").unwrap(), cluster.clone());
+        let mut peer = node("p", 1, &["x"]);
+        peer.principal = Some("p".into());
+        f.snapshot(vec![peer]);
+        let reachable = |f: &FacadeState| f.routing().view.candidates(None).len();
+        assert!(!f.refresh());
+        assert_eq!(reachable(&f), 0);
+        cluster.0.store(1, Ordering::Relaxed);
+        assert!(f.refresh() && !f.refresh());
+        assert_eq!(reachable(&f), 1);
+        cluster.0.store(2, Ordering::Relaxed);
+        assert!(f.refresh());
+        assert_eq!(reachable(&f), 0);
+    }
+
+    #[test]
+    fn a_facade_is_not_its_own_backend() {
+        let f = facade();
+        let backend = |port, healthy| LocalBackend {
+            host: String::new(),
+            port,
+            healthy,
+        };
+        assert_eq!(f.usable_backend(), None);
+        f.set_backend(backend(1300, true));
+        assert_eq!(f.usable_backend(), Some(("127.0.0.1".into(), 1300)));
+        f.set_aliases(vec![("127.0.0.1".into(), 1300)]);
+        assert_eq!(f.usable_backend(), None);
+        f.set_aliases(Vec::new());
+        f.set_backend(backend(1300, false));
+        assert_eq!(f.usable_backend(), None);
+        f.set_backend(backend(1234, true));
+        assert_eq!(f.usable_backend(), None);
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! Who is let in, and what becomes of those who do not speak HTTP (spec §7, product section 10).
 
-use std::net::{TcpStream, UdpSocket};
+use std::net::TcpStream;
 
 use serde_json::json;
 
 use crate::support::broker::Broker;
 use crate::support::client::{Client, Response, get, http, post};
 use crate::support::engine::{Engine, chunk};
+use crate::support::own_address;
 
 fn host(port: u16, name: &str) -> Response {
     http(port, "GET", "/api/version", &[("Host", name)], b"")
@@ -146,16 +147,8 @@ fn the_checks_come_in_their_order() {
 
 #[test]
 fn a_caller_that_is_not_on_loopback_is_refused() {
-    // The address this machine would send from; nothing is sent.
-    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-    let own = match socket
-        .connect("192.0.2.1:9")
-        .and_then(|()| socket.local_addr())
-    {
-        Ok(own) if !own.ip().is_loopback() => own.ip(),
-        // A machine without a network has no such caller.
-        _ => return,
-    };
+    // A machine without a network has no such caller.
+    let Some(own) = own_address() else { return };
     let (_broker, port) = Broker::with_facade("ollama");
     let stream = TcpStream::connect((own, port)).unwrap();
     let mut client = Client::of(stream, port);

@@ -19,6 +19,7 @@ mod door;
 mod failover;
 mod headers;
 mod inventory;
+mod mtls;
 mod preflight;
 mod privacy;
 mod routing;

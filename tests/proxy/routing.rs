@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::support::broker::Broker;
 use crate::support::client::{get, post};
 use crate::support::engine::Engine;
+use crate::support::own_address;
 
 fn chat(model: &str) -> serde_json::Value {
     json!({"model": model, "messages": []})
@@ -108,6 +109,23 @@ fn the_model_in_the_body_of_another_route_has_no_effect() {
     let (_broker, port) = Broker::over(&[&a]);
     assert_eq!(post(port, "/api/show", &chat("nobody-has-it")).text(), "a");
     assert_eq!(get(port, "/api/version").text(), "a");
+}
+
+#[test]
+fn our_own_directory_record_is_known_by_any_address_of_this_machine() {
+    // A machine without a network has no other.
+    let Some(own) = own_address() else { return };
+    let a = Engine::serving("a");
+    let (broker, port) = Broker::with_facade("ollama");
+    let node = json!({
+        "hostUuid": "u", "name": "tower", "ip": own, "services": {"ol": {"port": port}},
+        "models": ["m"],
+    });
+    broker.notify("ollama:discovery:nodes", &json!({"nodes": [node]}));
+    broker.expect("ollama:node/discovered", |p| p["id"] == "u");
+    let backend = json!({"engine": "ollama", "port": a.port(), "healthy": true});
+    broker.request("ollama:node/set-local-backend", &backend);
+    assert_eq!(post(port, "/api/chat", &chat("m")).text(), "a");
 }
 
 #[test]

@@ -5,11 +5,12 @@
 //! at each ring; its limit is generous, because it only keeps a broken test from hanging.
 
 pub mod broker;
+pub mod certs;
 pub mod client;
 pub mod daemon;
 pub mod engine;
 
-use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -64,6 +65,14 @@ pub fn ask_until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         let bell = BELL.0.lock().unwrap_or_else(PoisonError::into_inner);
         drop(BELL.1.wait_timeout(bell, Duration::from_millis(100)));
     }
+}
+
+/// An address of this machine beyond loopback: the one it would send from. Nothing is sent.
+pub fn own_address() -> Option<IpAddr> {
+    let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
+    socket.connect("192.0.2.1:9").ok()?;
+    let own = socket.local_addr().ok()?.ip();
+    (!own.is_loopback()).then_some(own)
 }
 
 /// A port that nobody has, on both loopbacks. Below the range from which the system takes ports by

@@ -1,0 +1,286 @@
+//! The cluster's door: a peer's request goes to this machine's engine, and nowhere else (data plane
+//! 12.3 and 12.4).
+//!
+//! Owns: the pin check of each request, the way to the engine and back. Leaves to others: the
+//! handshake (`net::tls`), everything a request is to the cluster: routing, retries, events and
+//! counts are the origin's.
+
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode, Version, header};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use rustls::pki_types::CertificateDer;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::net::answers;
+use crate::net::body::{RequestBody, discard};
+use crate::net::headers;
+use crate::net::upstream::{Address, Connection};
+use crate::rules::addresses::authority;
+use crate::rules::route::dialect;
+use crate::state::facade::InFlight;
+
+use super::answer::Content;
+use super::exchange::{origin_form, own, prepare};
+use super::relay::Broken;
+use super::upgrade::{self, Wish};
+use super::{Facade, server};
+
+/// From the first byte to the end of the handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Why a peer's request is not served.
+#[derive(Clone, Copy)]
+enum Refusal {
+    /// This node is no member, or the peer's certificate is not pinned.
+    NotPinned,
+    /// No healthy engine is known here.
+    NoBackend,
+    /// The engine gave no answer.
+    BackendError,
+}
+
+impl Refusal {
+    fn answer(self) -> Response<Content> {
+        let (status, code, text) = match self {
+            Self::NotPinned => (
+                StatusCode::FORBIDDEN,
+                "cluster-auth",
+                "client certificate is not a pinned member of this node's cluster",
+            ),
+            Self::NoBackend => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "no-local-backend",
+                "no local inference backend is available on this node",
+            ),
+            Self::BackendError => (
+                StatusCode::BAD_GATEWAY,
+                "backend-error",
+                "local inference backend error",
+            ),
+        };
+        own(answers::refusal(status, code, text))
+    }
+}
+
+/// Serves a peer's connection. Without a cluster, or while this node is no member of it, there is
+/// nobody to speak to.
+pub async fn connection(facade: Facade, stream: TcpStream, client: SocketAddr) {
+    let Some(cluster) = facade.context.cluster.clone() else {
+        return;
+    };
+    let engine = facade.state.engine();
+    let stream = match timeout(HANDSHAKE, cluster.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(e)) => return tracing::debug!(%engine, reason = %e, "no handshake with a peer"),
+        Err(_) => return tracing::debug!(%engine, "a peer was too slow for a handshake"),
+    };
+    let shown = stream.get_ref().1.peer_certificates();
+    let Some(leaf) = shown.and_then(|chain| Some(chain.first()?.clone().into_owned())) else {
+        return;
+    };
+    let leaf = Arc::new(leaf);
+    let context = facade.context.clone();
+    server::serve(&context.lifetime, stream, move |door, request| {
+        let (facade, leaf) = (facade.clone(), leaf.clone());
+        async move {
+            let route = dialect(request.uri().path());
+            let client = client.ip().to_canonical();
+            server::fence(&door, route, || handle(&facade, &leaf, client, request)).await
+        }
+    })
+    .await;
+}
+
+async fn handle(
+    facade: &Facade,
+    leaf: &CertificateDer<'_>,
+    client: IpAddr,
+    request: Request<Incoming>,
+) -> Response<Content> {
+    let counted = facade.state.enter();
+    // As it is on disk now: the connection may be older than the peer's removal.
+    let cluster = facade.context.cluster.as_ref();
+    if !cluster.is_some_and(|c| c.members().refresh().accepts(leaf)) {
+        tracing::debug!(engine = %facade.state.engine(), "refused a peer that is not pinned");
+        discard(request.into_body());
+        let mut response = Refusal::NotPinned.answer();
+        let close = HeaderValue::from_static("close");
+        response.headers_mut().insert(header::CONNECTION, close);
+        return response;
+    }
+    match pass(facade, client, request, counted).await {
+        Ok(response) => response,
+        Err(refusal) => refusal.answer(),
+    }
+}
+
+/// To the engine and back, once, whatever it is.
+async fn pass(
+    facade: &Facade,
+    client: IpAddr,
+    mut request: Request<Incoming>,
+    counted: InFlight,
+) -> Result<Response<Content>, Refusal> {
+    let Some(backend) = Backend::of(facade) else {
+        discard(request.into_body());
+        return Err(Refusal::NoBackend);
+    };
+    if let Some(wish) = prepare(&mut request, client) {
+        request.extensions_mut().insert(Wish(wish));
+    }
+    let upgrade = upgrade::Client::take(&mut request);
+    let mut request = request.map(RequestBody::stream);
+    origin_form(request.uri_mut());
+    *request.version_mut() = Version::HTTP_11;
+    request
+        .headers_mut()
+        .insert(header::HOST, backend.header.clone());
+    if let Some(upgrade) = &upgrade {
+        upgrade.ask(request.headers_mut());
+    }
+    let context = &facade.context;
+    let cap = context.shared.settings.response_cap;
+    let (to, mut request) = (backend.address(), Some(request));
+    let sent = context.upstreams.send(&to, &mut request, cap).await;
+    let (response, connection) = sent.map_err(|e| {
+        let engine = facade.state.engine();
+        tracing::debug!(%engine, reason = e.text(), "the local engine did not serve a peer");
+        // Nobody took it.
+        if let Some(request) = request.take() {
+            discard(request.into_body());
+        }
+        Refusal::BackendError
+    })?;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        return Ok(switch(facade, upgrade, response, connection, counted));
+    }
+    let (mut head, body) = response.into_parts();
+    head.version = Version::HTTP_11;
+    headers::strip(&mut head.headers);
+    let passed = Passed::new(body, connection, backend, facade.clone(), counted);
+    Ok(Response::from_parts(
+        head,
+        Content::Passed(Box::new(passed)),
+    ))
+}
+
+fn switch(
+    facade: &Facade,
+    client: Option<upgrade::Client>,
+    mut response: Response<Incoming>,
+    connection: Connection,
+    counted: InFlight,
+) -> Response<Content> {
+    let theirs = hyper::upgrade::on(&mut response);
+    if let Some(client) = client {
+        let context = facade.context.clone();
+        tokio::spawn(async move {
+            drop(upgrade::join(client, theirs, connection, &context.lifetime).await);
+            drop(counted);
+        });
+    }
+    response.map(|_| Content::Own(Bytes::new()))
+}
+
+/// This machine's engine.
+struct Backend {
+    name: Arc<str>,
+    header: HeaderValue,
+    host: String,
+    port: u16,
+}
+
+impl Backend {
+    /// The engine of this facade, if it can be asked.
+    fn of(facade: &Facade) -> Option<Self> {
+        let (host, port) = facade.state.usable_backend()?;
+        let name: Arc<str> = authority(&host, port).into();
+        let header = HeaderValue::from_str(&name).ok()?;
+        Some(Self {
+            name,
+            header,
+            host,
+            port,
+        })
+    }
+
+    fn address(&self) -> Address<'_> {
+        Address {
+            authority: &self.name,
+            host: &self.host,
+            port: self.port,
+            peer: None,
+        }
+    }
+}
+
+/// The engine's answer on its way to a peer.
+pub struct Passed {
+    body: Incoming,
+    connection: Option<Connection>,
+    backend: Backend,
+    facade: Facade,
+    _counted: InFlight,
+}
+
+impl Passed {
+    fn new(
+        body: Incoming,
+        connection: Connection,
+        backend: Backend,
+        facade: Facade,
+        counted: InFlight,
+    ) -> Self {
+        let mut new = Self {
+            body,
+            connection: Some(connection),
+            backend,
+            facade,
+            _counted: counted,
+        };
+        if new.body.is_end_stream() {
+            new.ended();
+        }
+        new
+    }
+
+    /// The engine's part is over: its connection can serve others.
+    fn ended(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            let upstreams = &self.facade.context.upstreams;
+            upstreams.give_back(&self.backend.address(), connection);
+        }
+    }
+}
+
+impl Body for Passed {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if frame.is_none() || self.body.is_end_stream() {
+            self.ended();
+        }
+        Poll::Ready(frame.map(|f| f.map_err(Broken::Upstream)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
