@@ -13,7 +13,7 @@ use crate::rules::ids::{JobId, NodeId};
 use crate::wire::broker::WorkloadState;
 use crate::wire::control::{
     Added, DaemonInfo, Done, EnabledPort, LevelSet, ModelList, NodeList, PortSet, RankParam,
-    Ranked, Removed, Selected, Status, WorkloadList,
+    Ranked, Removed, RouteExplained, Selected, Status, WorkloadList,
 };
 
 /// The control socket's calls. `ControlApiServer` is what the daemon implements,
@@ -51,6 +51,10 @@ pub trait ControlApi {
         engine: Option<EngineId>,
         loaded: Option<bool>,
     ) -> RpcResult<ModelList>;
+
+    /// Where a request for this model would go now, and why. Changes nothing.
+    #[method(name = "route/explain", param_kind = map)]
+    async fn route_explain(&self, engine: EngineId, model: String) -> RpcResult<RouteExplained>;
 
     /// Nodes of a facade.
     #[method(name = "nodes/list", param_kind = map)]

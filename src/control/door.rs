@@ -42,7 +42,7 @@ enum Scope {
 /// One method: its name, its scope, its parameters besides the engine.
 struct Method(&'static str, Scope, &'static [&'static str]);
 
-const METHODS: [Method; 16] = [
+const METHODS: [Method; 17] = [
     Method("status", Scope::Plain, &[]),
     Method("daemon/info", Scope::Plain, &[]),
     Method(
@@ -52,6 +52,7 @@ const METHODS: [Method; 16] = [
     ),
     Method("workloads/get", Scope::Filter, &["id"]),
     Method("models/list", Scope::Filter, &["loaded"]),
+    Method("route/explain", Scope::Facade, &["model"]),
     Method("nodes/list", Scope::Facade, &[]),
     Method("node/select", Scope::Facade, &["id"]),
     Method("node/selected", Scope::Facade, &[]),

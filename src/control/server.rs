@@ -20,7 +20,8 @@ use crate::state::query::Queries;
 use crate::wire::broker::{NodeRecord, WorkloadState};
 use crate::wire::control::{
     Added, DaemonInfo, Done, EnabledPort, LevelSet, ModelList, NodeList, PortSet, RankParam,
-    Ranked, Removed, SCHEMA_VERSION, Selected, Status, WorkloadFilter, WorkloadList,
+    Ranked, Removed, RouteExplained, SCHEMA_VERSION, Selected, Status, WorkloadFilter,
+    WorkloadList,
 };
 use crate::wire::jsonrpc::CommandError;
 
@@ -88,6 +89,15 @@ impl ControlApiServer for Handlers {
         loaded: Option<bool>,
     ) -> RpcResult<ModelList> {
         Ok(self.queries.models(engine, loaded.unwrap_or(false)))
+    }
+
+    async fn route_explain(&self, engine: EngineId, model: String) -> RpcResult<RouteExplained> {
+        if engine.spec().naming.normalize(&model).is_empty() {
+            return Err(refused(CommandError::params("model must not be empty")));
+        }
+        // The door saw the facade a moment ago.
+        let gone = || refused(CommandError::no_facade(engine.as_str()));
+        self.queries.route(engine, &model).ok_or_else(gone)
     }
 
     async fn nodes_list(&self, engine: EngineId) -> RpcResult<NodeList> {

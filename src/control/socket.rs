@@ -239,6 +239,9 @@ pub(super) mod tests {
                 models: vec![],
             }
         }
+        fn route(&self, _: EngineId, _: &str) -> Option<RouteExplained> {
+            None
+        }
     }
 
     /// Answers commands and keeps what they were; ends at `shutdown`.

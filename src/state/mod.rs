@@ -6,6 +6,7 @@ pub mod command;
 pub mod confirm;
 pub mod discovery;
 pub mod events;
+pub mod explain;
 pub mod facade;
 pub mod lifetime;
 pub mod query;

@@ -10,6 +10,7 @@ mod absent;
 mod completions;
 mod demo;
 mod models;
+mod route;
 mod select;
 mod set_port;
 mod status;

@@ -332,4 +332,39 @@ impl Queries for Canned {
             models,
         }
     }
+
+    fn route(&self, engine: EngineId, model: &str) -> Option<RouteExplained> {
+        let candidate = |node: &str, name: &str, load, warm| RouteCandidate {
+            node: node.into(),
+            name: name.into(),
+            address: "127.0.0.1:1".into(),
+            pending: 0,
+            pressure: 0,
+            reserved: load,
+            in_flight: load,
+            load,
+            slots: 1,
+            warm,
+            pinned: false,
+        };
+        Some(RouteExplained {
+            schema_version: SCHEMA_VERSION,
+            engine,
+            model: model.to_owned(),
+            policy: "weighted".into(),
+            generation: 0,
+            pin: None,
+            candidates: vec![
+                candidate("tower", "tower.lan", 0, true),
+                candidate("this-pc", "this-pc", 1, true),
+            ],
+            excluded: vec![RouteExcluded {
+                node: "attic".into(),
+                name: "attic".into(),
+                reason: "does not advertise the model".into(),
+                near: vec!["qwen3:4b".into()],
+            }],
+            nearest: vec![],
+        })
+    }
 }

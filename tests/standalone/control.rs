@@ -1,6 +1,6 @@
 //! The subcommands against a real daemon.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::client::post;
 use crate::support::daemon::World;
@@ -155,12 +155,45 @@ fn models_lists_every_model_with_its_owners() {
 }
 
 #[test]
+fn route_tells_the_order_that_requests_take_and_takes_nothing() {
+    let (a, b) = (ollama(&["m"], says("a")), ollama(&["m"], says("b")));
+    let c = ollama(&["m:8b"], says("c"));
+    let world = World::new();
+    let daemon = serve(
+        &world,
+        "policy = \"ordered\"",
+        &[("b", &b), ("a", &a), ("c", &c)],
+    );
+    let route = |model: &str| world.json(&["route", "--engine", "ollama", "--model", model]);
+    let order = |told: &Value| -> Vec<String> {
+        let all = told["candidates"].as_array().unwrap().iter();
+        all.map(|c| c["node"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let told = route("m");
+    assert_eq!(order(&told), ["a", "b"]);
+    assert_eq!(told["excluded"][0]["node"], "c");
+    assert_eq!(told["excluded"][0]["near"], json!(["m:8b"]));
+    assert_eq!(world.run(&["select", "ollama", "b"]).code, 0);
+    let told = route("m");
+    assert_eq!(
+        (order(&told), &told["pin"]),
+        (vec!["b".to_owned(), "a".to_owned()], &json!("b"))
+    );
+    assert_eq!(post(daemon.port, "/api/chat", &chat("m")).text(), "b");
+    assert_eq!(order(&route("none")), [""; 0]);
+    let status = world.json(&["status"]);
+    assert_eq!(status["nodes"][0]["reserved"], 0);
+}
+
+#[test]
 fn without_a_daemon_every_command_ends_with_3_and_names_the_socket() {
     let world = World::new();
     let port = free_port().to_string();
     for args in [
         &["status"][..],
         &["models"],
+        &["route", "--engine", "ollama", "--model", "m"],
         &["workloads"],
         &["select", "ollama", "a"],
         &["set-port", "ollama", &port],
