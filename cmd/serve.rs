@@ -48,6 +48,7 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
         requests: requests(&settings),
         socket: socket(args, globals, brokered)?,
         ports_dir: paths::ports_dir(&process_env),
+        state_dir: paths::state_dir(&process_env),
         log,
         drain: settings.drain_timeout,
         driver: match driver {

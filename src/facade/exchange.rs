@@ -257,7 +257,7 @@ impl Exchange {
             attempt = self.machine.dispatched(), reason = lost.detail, "attempt lost"
         );
         if let Some(job) = self.report.job() {
-            job.refused(&target.node, lost.detail.clone());
+            job.refused(&target.node, lost.failure, lost.detail.clone());
         }
         if lost.failure.forgets_address(last) {
             facade.forget_address(&target.node);
@@ -319,6 +319,9 @@ impl Exchange {
                 .get(name)
                 .and_then(|v: &HeaderValue| v.to_str().ok())
         };
+        if let Some(job) = self.report.job() {
+            job.framed(text(header::CONTENT_TYPE));
+        }
         let tap = (self.report.job().is_some() && status.as_u16() < 400).then(|| {
             let kind = text(header::CONTENT_TYPE);
             Tap::new(TapKind::for_response(kind, text(header::CONTENT_ENCODING)))
