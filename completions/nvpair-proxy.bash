@@ -423,7 +423,7 @@ _nvpair__proxy() {
             return 0
             ;;
         nvpair__subcmd__proxy__subcmd__status)
-            opts="-v -q -h --socket --json --verbose --quiet --color --help"
+            opts="-v -q -h --watch --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -445,7 +445,7 @@ _nvpair__proxy() {
             return 0
             ;;
         nvpair__subcmd__proxy__subcmd__workloads)
-            opts="-v -q -h --engine --state --model --node --limit --socket --json --verbose --quiet --color --help"
+            opts="-v -q -h --engine --state --model --node --limit --follow --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -71,6 +71,7 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -l soc
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
 never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -l watch -d 'Show it again every second, until Ctrl-C; redrawn in place on a terminal'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -l json -d 'Print one JSON document and nothing else on stdout'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -s v -l verbose -d 'Say more; for `serve`, log at debug'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
@@ -102,11 +103,12 @@ failed\t''
 cancelled\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l model -d 'Only those for this model' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l node -d 'Only those on this node, by id or by a name that only one node has' -r
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l limit -d 'At most so many, newest first [default: 50]' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l limit -d 'At most so many, newest first [default: 50]; with --follow, rows on a terminal' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
 never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l follow -d 'Show changes as they happen, until Ctrl-C: on a terminal the newest ones in place, in a pipe a line for each change from now on'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l json -d 'Print one JSON document and nothing else on stdout'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -s v -l verbose -d 'Say more; for `serve`, log at debug'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'

@@ -14,19 +14,31 @@ use super::engine_parser;
 const STATUS_EXAMPLES: &str = "\
 Examples:
   nvpair-proxy status
-  nvpair-proxy status --json | jq '.nodes[] | {id, load}'";
+  nvpair-proxy status --watch             again every second, in place
+  nvpair-proxy status --json | jq '.nodes[] | {id, load}'
+  nvpair-proxy status --watch --json      JSON Lines: one document a second";
 
 /// `status`.
 #[derive(Debug, Args)]
 #[command(after_help = STATUS_EXAMPLES)]
-pub struct StatusArgs {}
+pub struct StatusArgs {
+    /// Show it again every second, until Ctrl-C; redrawn in place on a terminal
+    #[arg(long)]
+    pub watch: bool,
+}
 
 const WORKLOADS_EXAMPLES: &str = "\
 Examples:
   nvpair-proxy workloads --limit 10
   nvpair-proxy workloads --state failed --engine ollama
   nvpair-proxy workloads 90               its timeline, if only one facade has a 90
-  nvpair-proxy workloads ollama/90";
+  nvpair-proxy workloads ollama/90
+  nvpair-proxy workloads --follow         changes as they happen, until Ctrl-C
+  nvpair-proxy workloads --follow --json | jq -c 'select(.workload.state == \"failed\")'
+
+A line of --follow --json is {schema_version, seq, missed, workload}: seq counts the changes of that
+workload from 1; missed is above 0 where this reader was too slow, and so many changes of any
+workload are not there.";
 
 /// `workloads`.
 #[derive(Debug, Args)]
@@ -34,7 +46,7 @@ Examples:
 pub struct WorkloadsArgs {
     /// Show the timeline of this one: ENGINE/ID, or ID where it is unique
     #[arg(value_name = "ID", value_parser = workload_ref)]
-    #[arg(conflicts_with_all = ["state", "model", "node", "limit"])]
+    #[arg(conflicts_with_all = ["state", "model", "node", "limit", "follow"])]
     pub id: Option<WorkloadRef>,
     /// Only this facade
     #[arg(long, value_parser = engine_parser())]
@@ -48,9 +60,13 @@ pub struct WorkloadsArgs {
     /// Only those on this node, by id or by a name that only one node has
     #[arg(long)]
     pub node: Option<String>,
-    /// At most so many, newest first [default: 50]
+    /// At most so many, newest first [default: 50]; with --follow, rows on a terminal
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
+    /// Show changes as they happen, until Ctrl-C: on a terminal the newest ones in place, in a pipe a
+    /// line for each change from now on
+    #[arg(long)]
+    pub follow: bool,
 }
 
 /// One workload on the command line: `90`, `ollama/90` or `RUN/ollama/90`.

@@ -424,6 +424,9 @@ mod tests {
         fn models(&self, _: Option<EngineId>, _: bool) -> ModelList {
             panic!("not asked")
         }
+        fn follow(&self, _: WorkloadFilter) -> crate::state::follow::Follower {
+            panic!("not asked")
+        }
         fn route(&self, _: EngineId, _: &str) -> Option<RouteExplained> {
             panic!("not asked")
         }

@@ -42,7 +42,7 @@ enum Scope {
 /// One method: its name, its scope, its parameters besides the engine.
 struct Method(&'static str, Scope, &'static [&'static str]);
 
-const METHODS: [Method; 17] = [
+const METHODS: [Method; 19] = [
     Method("status", Scope::Plain, &[]),
     Method("daemon/info", Scope::Plain, &[]),
     Method(
@@ -51,6 +51,12 @@ const METHODS: [Method; 17] = [
         &["state", "model", "node", "limit"],
     ),
     Method("workloads/get", Scope::Filter, &["id"]),
+    Method(
+        "workloads/subscribe",
+        Scope::Filter,
+        &["state", "model", "node"],
+    ),
+    Method("workloads/unsubscribe", Scope::Plain, &["subscription"]),
     Method("models/list", Scope::Filter, &["loaded"]),
     Method("route/explain", Scope::Facade, &["model"]),
     Method("nodes/list", Scope::Facade, &[]),

@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
-use jsonrpsee::core::{RpcResult, async_trait};
+use jsonrpsee::core::{RpcResult, SubscriptionResult, async_trait};
 use jsonrpsee::types::ErrorObjectOwned;
+use jsonrpsee::{PendingSubscriptionSink, SubscriptionSink};
 
 use super::api::ControlApiServer;
 use crate::rules::discovery::Extra;
@@ -16,6 +17,7 @@ use crate::rules::log_level::LogLevel;
 use crate::state::command::{
     Command, Commands, Enable, LocalBackend, ManualNode, PrioritySnapshot, Rank,
 };
+use crate::state::follow::Follower;
 use crate::state::query::Queries;
 use crate::wire::broker::{NodeRecord, WorkloadState};
 use crate::wire::control::{
@@ -81,6 +83,25 @@ impl ControlApiServer for Handlers {
             schema_version: SCHEMA_VERSION,
             workloads,
         })
+    }
+
+    async fn workloads_subscribe(
+        &self,
+        pending: PendingSubscriptionSink,
+        engine: Option<EngineId>,
+        state: Option<WorkloadState>,
+        model: Option<String>,
+        node: Option<String>,
+    ) -> SubscriptionResult {
+        // Before the answer, so that nothing that happens after it is missed.
+        let follower = self.queries.follow(WorkloadFilter {
+            engine,
+            state,
+            model,
+            node,
+            limit: None,
+        });
+        Ok(stream(follower, &pending.accept().await?).await?)
     }
 
     async fn models_list(
@@ -262,6 +283,21 @@ impl ControlApiServer for Handlers {
 
     async fn shutdown(&self) -> RpcResult<()> {
         self.commands.call(Command::Shutdown).await.map_err(refused)
+    }
+}
+
+/// Hands changes on as fast as the subscriber takes them, until it goes.
+async fn stream(mut follower: Follower, sink: &SubscriptionSink) -> serde_json::Result<()> {
+    loop {
+        let change = tokio::select! {
+            change = follower.next() => change,
+            () = sink.closed() => return Ok(()),
+        };
+        let Some(change) = change else { return Ok(()) };
+        let message = serde_json::value::to_raw_value(&change)?;
+        if sink.send(message).await.is_err() {
+            return Ok(());
+        }
     }
 }
 

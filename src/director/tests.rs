@@ -217,6 +217,9 @@ impl Queries for Asked {
     fn models(&self, _: Option<EngineId>, _: bool) -> ModelList {
         panic!("not for the director")
     }
+    fn follow(&self, _: WorkloadFilter) -> crate::state::follow::Follower {
+        panic!("not for the director")
+    }
     fn route(&self, _: EngineId, _: &str) -> Option<RouteExplained> {
         panic!("not for the director")
     }

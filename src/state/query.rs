@@ -10,6 +10,8 @@ use crate::wire::control::{
     DaemonInfo, ModelList, RouteExplained, Status, Workload, WorkloadFilter, WorkloadList,
 };
 
+use super::follow::Follower;
+
 /// Questions the daemon answers at once.
 pub trait Queries: Send + Sync {
     /// Whether this engine has a facade here. Checked before parameters are decoded (-32002 goes
@@ -30,6 +32,8 @@ pub trait Queries: Send + Sync {
     fn workload(&self, engine: Option<EngineId>, id: JobId) -> Vec<Workload>;
     /// The merged catalogue.
     fn models(&self, engine: Option<EngineId>, loaded: bool) -> ModelList;
+    /// Changes of workloads, from now on; the filter's limit counts for nothing.
+    fn follow(&self, filter: WorkloadFilter) -> Follower;
     /// Where a request for this model would go now; `None` where the facade is not enabled.
     fn route(&self, engine: EngineId, model: &str) -> Option<RouteExplained>;
 }

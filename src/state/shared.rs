@@ -22,6 +22,7 @@ use super::discovery::record;
 use super::events::Events;
 use super::explain::explain;
 use super::facade::{FacadeState, Routing};
+use super::follow::Follower;
 use super::query::Queries;
 use super::scheduler::Scheduler;
 use super::settings::RequestSettings;
@@ -244,6 +245,10 @@ impl Queries for Shared {
             schema_version: SCHEMA_VERSION,
             models,
         }
+    }
+
+    fn follow(&self, filter: WorkloadFilter) -> Follower {
+        self.workloads.follow(filter)
     }
 
     fn route(&self, engine: EngineId, model: &str) -> Option<RouteExplained> {

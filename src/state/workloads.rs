@@ -21,6 +21,7 @@ use crate::wire::control::{TimelineEntry, Workload, WorkloadCounts, WorkloadFilt
 use crate::wire::journal::Framing;
 
 use super::events::{Events, Notice, WorkloadNotice};
+use super::follow::{Feed, Follower, fits};
 pub use record::Finished;
 
 /// Workloads kept in memory.
@@ -56,6 +57,7 @@ pub struct Workloads {
     recent: Mutex<VecDeque<Arc<Job>>>,
     ended: [AtomicU64; 3],
     kept: OnceLock<Box<dyn Finished>>,
+    feed: Feed,
 }
 
 impl Workloads {
@@ -67,6 +69,7 @@ impl Workloads {
             recent: Mutex::default(),
             ended: Default::default(),
             kept: OnceLock::new(),
+            feed: Feed::default(),
         }
     }
 
@@ -146,6 +149,11 @@ impl Workloads {
             job.admission.id == id && engine.is_none_or(|e| e == job.admission.engine)
         });
         found.map(|job| job.describe(true)).collect()
+    }
+
+    /// Follows changes from now on.
+    pub fn follow(&self, filter: WorkloadFilter) -> Follower {
+        self.feed.follow(filter)
     }
 
     fn recent(&self) -> MutexGuard<'_, VecDeque<Arc<Job>>> {
@@ -268,6 +276,9 @@ impl Job {
 
     /// Sends while the caller holds the lock: events of one job leave in the order of their numbers.
     fn send(&self, inner: &Inner, notice: WorkloadNotice, Numbered(seq): Numbered) {
+        if self.all.feed.is_followed() {
+            self.all.feed.publish(seq, self.described(inner, false));
+        }
         if !self.all.events.heard() {
             return;
         }
@@ -295,21 +306,22 @@ impl Job {
 
     fn matches(&self, f: &WorkloadFilter) -> bool {
         let a = &self.admission;
-        let naming = a.engine.spec().naming;
         let inner = self.lock();
-        f.engine.is_none_or(|e| e == a.engine)
-            && f.state.is_none_or(|s| s == inner.life.state())
-            && f.model
-                .as_ref()
-                .is_none_or(|m| naming.normalize(m) == naming.normalize(&a.model))
-            && f.node
-                .as_ref()
-                .is_none_or(|n| inner.life.placed().is_some_and(|p| p.as_str() == n))
+        fits(
+            f,
+            a.engine,
+            inner.life.state(),
+            &a.model,
+            inner.life.placed(),
+        )
     }
 
     fn describe(&self, with_timeline: bool) -> Workload {
+        self.described(&self.lock(), with_timeline)
+    }
+
+    fn described(&self, inner: &Inner, with_timeline: bool) -> Workload {
         let a = &self.admission;
-        let inner = self.lock();
         Workload {
             engine: a.engine,
             id: a.id,
@@ -326,7 +338,7 @@ impl Job {
             error: inner.error.clone(),
             stats: inner.stats.clone(),
             timeline: if with_timeline {
-                self.timeline(&inner)
+                self.timeline(inner)
             } else {
                 Vec::new()
             },
@@ -554,6 +566,24 @@ mod tests {
             [("a".to_owned(), AttemptOutcome::Abandoned, None)]
         );
         assert_eq!((kept.len(), kept[1].state), (2, State::Cancelled));
+    }
+
+    #[tokio::test]
+    async fn a_follower_sees_each_change_as_the_broker_does() {
+        let (w, seen) = workloads();
+        let mut f = w.follow(WorkloadFilter::default());
+        let (job, a) = (admit(&w, 7), NodeId::from("a"));
+        job.place(&a, Load::default());
+        job.start(&a, 200);
+        job.finish(End::Relayed { status: 200 }, None, None);
+        let told = seen.0.lock().unwrap().clone();
+        for (_, info) in &told {
+            let change = f.next().await.unwrap();
+            assert_eq!((change.seq, change.missed), (info.seq, 0));
+            let now = (change.workload.state, change.workload.node.clone());
+            assert_eq!(now, (info.state, info.scheduled_on.clone()));
+        }
+        assert_eq!(told.len(), 4);
     }
 
     #[test]

@@ -221,7 +221,7 @@ pub struct Workload {
     pub timeline: Vec<TimelineEntry>,
 }
 
-/// Filter of `workloads/list`; every field narrows.
+/// Filter of `workloads/list` and `workloads/subscribe`; every field narrows. The latter has no limit.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorkloadFilter {
@@ -244,6 +244,19 @@ pub struct WorkloadList {
     pub schema_version: u32,
     /// The workloads.
     pub workloads: Vec<Workload>,
+}
+
+/// A notification of `workloads/subscribe`: a workload as it is after a change.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WorkloadChange {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Number of the change in that workload's life, from 1.
+    pub seq: u64,
+    /// Changes, of any workload, that this follower was too slow for since the one before.
+    pub missed: u64,
+    /// The workload, without timeline.
+    pub workload: Workload,
 }
 
 /// One model of the merged catalogue.

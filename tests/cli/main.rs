@@ -9,6 +9,7 @@
 mod absent;
 mod completions;
 mod demo;
+mod live;
 mod models;
 mod route;
 mod select;

@@ -8,6 +8,7 @@ use nvpair_proxy::control::socket::{ControlServer, ControlSocket};
 use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::ids::{JobId, NodeId, RunId};
 use nvpair_proxy::state::command::{Command as DaemonCommand, CommandQueue, Commands};
+use nvpair_proxy::state::follow::{Feed, Follower};
 use nvpair_proxy::state::query::Queries;
 use nvpair_proxy::wire::broker::{NodeRecord, Stats, WorkloadState};
 use nvpair_proxy::wire::control::*;
@@ -67,6 +68,18 @@ impl World {
     pub fn filter(&self) -> WorkloadFilter {
         let daemon = self.daemon.as_ref().unwrap();
         daemon.queries.filter.lock().unwrap().clone().unwrap()
+    }
+
+    /// The daemon ends.
+    pub fn end_daemon(&mut self) {
+        self.daemon = None;
+    }
+
+    /// A change for whoever follows.
+    pub fn publish(&self, id: u64) {
+        let daemon = self.daemon.as_ref().unwrap();
+        let feed = &daemon.queries.feed;
+        feed.publish(1, workload("ollama", id, WorkloadState::Queued));
     }
 
     /// The binary with these arguments, in this world and no other.
@@ -157,6 +170,7 @@ pub fn engine(id: &str) -> EngineId {
 #[derive(Default)]
 struct Canned {
     filter: Mutex<Option<WorkloadFilter>>,
+    feed: Feed,
 }
 
 fn node(engine_id: &str, id: &str, name: &str, kind: NodeKind, warm: &[&str]) -> NodeStatus {
@@ -331,6 +345,20 @@ impl Queries for Canned {
             schema_version: SCHEMA_VERSION,
             models,
         }
+    }
+
+    /// With three changes that happen at once.
+    fn follow(&self, filter: WorkloadFilter) -> Follower {
+        let follower = self.feed.follow(filter.clone());
+        *self.filter.lock().unwrap() = Some(filter);
+        for (seq, id, state) in [
+            (1, 91, WorkloadState::Queued),
+            (3, 90, WorkloadState::Completed),
+            (2, 91, WorkloadState::Running),
+        ] {
+            self.feed.publish(seq, workload("ollama", id, state));
+        }
+        follower
     }
 
     fn route(&self, engine: EngineId, model: &str) -> Option<RouteExplained> {

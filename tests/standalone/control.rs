@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::client::post;
-use crate::support::daemon::World;
+use crate::support::daemon::{Lines, Process, World};
 use crate::support::engine::Reply;
 use crate::support::free_port;
 use crate::{chat, ollama, says, serve};
@@ -187,6 +187,33 @@ fn route_tells_the_order_that_requests_take_and_takes_nothing() {
 }
 
 #[test]
+fn followers_see_a_request_from_admission_to_its_end() {
+    let a = ollama(&["m"], says("a"));
+    let world = World::new();
+    let mut daemon = serve(&world, "", &[("a", &a)]);
+    let mut follow = Process::spawn(&mut world.command(&["workloads", "--follow"]));
+    let lines = Lines::of(follow.child().stdout.take().unwrap());
+    // The header comes when it follows.
+    lines.expect("ENGINE");
+    post(daemon.port, "/api/chat", &chat("m"));
+    lines.expect(" completed ");
+    let text = lines.text();
+    let states: Vec<_> = text
+        .lines()
+        .skip(1)
+        .map(|l| l.split_whitespace().nth(3).unwrap().to_owned())
+        .collect();
+    assert_eq!(
+        states,
+        ["queued", "queued", "running", "completed"],
+        "{text}"
+    );
+    daemon.process.terminate();
+    assert_eq!(daemon.process.exit_code(), 0);
+    assert_eq!(follow.exit_code(), 1, "it is told that the daemon ended");
+}
+
+#[test]
 fn without_a_daemon_every_command_ends_with_3_and_names_the_socket() {
     let world = World::new();
     let port = free_port().to_string();
@@ -195,6 +222,8 @@ fn without_a_daemon_every_command_ends_with_3_and_names_the_socket() {
         &["models"],
         &["route", "--engine", "ollama", "--model", "m"],
         &["workloads"],
+        &["workloads", "--follow"],
+        &["status", "--watch"],
         &["select", "ollama", "a"],
         &["set-port", "ollama", &port],
     ] {
