@@ -52,6 +52,7 @@ async fn lines(
     let mut changes = client
         .call(async |c| c.workloads_subscribe(engine, state, model, node).await)
         .await?;
+    let mut unread = std::pin::pin!(live::unread());
     let mut reader = match globals.json {
         true => Reader::There,
         false => output::stream(&line(&HEAD.map(str::to_owned)))?,
@@ -60,6 +61,7 @@ async fn lines(
         let change = tokio::select! {
             change = next(&mut changes) => change?,
             () = interrupt.pressed() => break,
+            () = &mut unread => break,
         };
         reader = match globals.json {
             true => output::stream_json(&change)?,

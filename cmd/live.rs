@@ -6,6 +6,7 @@
 
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -14,6 +15,9 @@ use crate::output::{self, Reader};
 
 /// Lines of a terminal that does not tell.
 const DEFAULT_ROWS: usize = 24;
+
+/// Time between two looks at whether anybody still reads.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Whether stdout can be drawn on.
 pub fn on_terminal() -> bool {
@@ -82,6 +86,36 @@ impl Interrupt {
     pub async fn pressed(&self) {
         self.0.notified().await;
     }
+}
+
+/// Resolves when nobody reads stdout any more, where the system tells that without a write: a pipe's
+/// reader may go long before the next line.
+pub async fn unread() {
+    let mut tick = tokio::time::interval(LOOK);
+    loop {
+        tick.tick().await;
+        if is_unread() {
+            return;
+        }
+    }
+}
+
+#[cfg(unix)]
+fn is_unread() -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let out = io::stdout();
+    let mut fds = [PollFd::new(&out, PollFlags::empty())];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let gone = PollFlags::ERR | PollFlags::HUP;
+    poll(&mut fds, Some(&now)).is_ok() && fds[0].revents().intersects(gone)
+}
+
+#[cfg(not(unix))]
+fn is_unread() -> bool {
+    false
 }
 
 #[cfg(test)]

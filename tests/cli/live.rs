@@ -112,6 +112,18 @@ fn a_reader_that_goes_ends_it_well() {
     assert_eq!(live.child.wait().unwrap().code(), Some(0));
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_reader_that_goes_is_noticed_without_another_change() {
+    let world = World::with_daemon();
+    let mut live = Live::start(&world, &["workloads", "--follow"]);
+    for _ in 0..4 {
+        live.line();
+    }
+    drop(live.out.take());
+    assert_eq!(live.child.wait().unwrap().code(), Some(0));
+}
+
 #[test]
 fn a_daemon_that_ends_is_told() {
     let mut world = World::with_daemon();

@@ -107,6 +107,40 @@ fn a_failed_write_is_told_and_the_next_one_goes_on() {
     assert_eq!(ids(&state), [3, 4]);
 }
 
+#[test]
+fn a_disk_that_fails_costs_records_that_are_counted_and_is_used_again_once_it_works() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    fs::write(&state, "a file where the folder should be").unwrap();
+    let lost = Arc::<AtomicU64>::default();
+    let mut writer = Writer {
+        files: Files::new(&state),
+        lost: lost.clone(),
+        told: 0,
+        failing: false,
+        behind: false,
+        _lock: files::open_own(&dir.path().join(LOCK)).unwrap(),
+    };
+    let batch = |ids: std::ops::Range<u64>| ids.map(|id| Box::new(record(id))).collect::<Vec<_>>();
+    for round in 1..=2 {
+        writer.write(&batch(0..3));
+        assert!(writer.failing && !writer.behind, "no overflow");
+        assert_eq!(lost.load(Ordering::Relaxed), 3 * round);
+    }
+    writer.write(&[]);
+    assert!(writer.failing, "nothing was tried");
+    fs::remove_file(&state).unwrap();
+    writer.write(&batch(6..8));
+    assert!(!writer.failing && !writer.behind);
+    assert_eq!((ids(&state), lost.load(Ordering::Relaxed)), (vec![6, 7], 6));
+    // What the queue had no room for is told apart.
+    lost.fetch_add(1, Ordering::Relaxed);
+    writer.write(&[]);
+    assert!(writer.behind);
+    writer.write(&[]);
+    assert!(!writer.behind);
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn what_is_appended_is_on_the_disk_after_a_flush_and_only_its_owner_may_look() {
