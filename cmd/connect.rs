@@ -34,14 +34,21 @@ pub fn with_daemon<T>(
     globals: &Globals,
     calls: impl AsyncFnOnce(&ControlClient) -> Result<T, ClientError>,
 ) -> Result<T, CliError> {
+    attached(globals, async |client| Ok(calls(client).await?))
+}
+
+/// Connects and runs `session`, which may fail otherwise than in a call.
+pub fn attached<T>(
+    globals: &Globals,
+    session: impl AsyncFnOnce(&ControlClient) -> Result<T, CliError>,
+) -> Result<T, CliError> {
     let socket = socket(globals)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start")?;
-    let answer = runtime.block_on(async {
+    runtime.block_on(async {
         let client = ControlClient::connect(&socket, LIMIT).await?;
-        calls(&client).await
-    });
-    Ok(answer?)
+        session(&client).await
+    })
 }

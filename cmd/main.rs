@@ -9,11 +9,14 @@ mod completions;
 mod connect;
 mod demo_engine;
 mod errors;
+mod follow;
 mod generate;
+mod live;
 mod man;
 mod models;
 mod names;
 mod output;
+mod route;
 mod select;
 mod serve;
 mod set_port;
@@ -63,6 +66,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, CliError> {
         Verb::SetPort(args) => set_port::run(args, globals),
         Verb::Workloads(args) => workloads::run(args, globals),
         Verb::Models(args) => models::run(args, globals),
+        Verb::Route(args) => route::run(args, globals),
         Verb::Completions(args) => completions::run(args),
         Verb::Generate(args) => generate::run(args),
         Verb::DemoEngine(args) => demo_engine::run(args, globals),

@@ -74,6 +74,11 @@ const SECTIONS: [(&str, &[(&str, &str)]); 2] = [
                 "Control socket, for its owner and root only; without that variable it is \
                  ~/.local/state/nvpair-proxy/control.sock.",
             ),
+            (
+                "~/.local/state/nvpair-proxy/journal-NNNNNN.jsonl",
+                "Finished requests, a line of JSON each, without any content: 8 files of 4 MiB at \
+                 most. Written by serve, but not by serve --demo.",
+            ),
         ],
     ),
 ];

@@ -127,9 +127,30 @@ pub fn list<T: ToString>(values: &[T]) -> String {
     }
 }
 
+/// Whether somebody still reads stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// Yes, as far as is known.
+    There,
+    /// It went away.
+    Gone,
+}
+
 /// Writes text to stdout.
 pub fn print(text: &str) -> Result<(), CliError> {
+    stream(text).map(drop)
+}
+
+/// Writes a part of what goes on as long as somebody reads.
+pub fn stream(text: &str) -> Result<Reader, CliError> {
     write_to(&mut io::stdout().lock(), text.as_bytes())
+}
+
+/// Writes one line of JSON Lines to stdout.
+pub fn stream_json(document: &impl Serialize) -> Result<Reader, CliError> {
+    let mut text = serde_json::to_string(document).context("cannot write the answer as JSON")?;
+    text.push('\n');
+    stream(&text)
 }
 
 /// Writes one JSON document to stdout.
@@ -140,10 +161,11 @@ pub fn print_json(document: &impl Serialize) -> Result<(), CliError> {
     print(&text)
 }
 
-fn write_to(out: &mut impl Write, bytes: &[u8]) -> Result<(), CliError> {
+fn write_to(out: &mut impl Write, bytes: &[u8]) -> Result<Reader, CliError> {
     match out.write_all(bytes).and_then(|()| out.flush()) {
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => Ok(other.context("cannot write to stdout")?),
+        Ok(()) => Ok(Reader::There),
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Err(e) => Err(e).context("cannot write to stdout")?,
     }
 }
 
@@ -250,7 +272,8 @@ mod tests {
                 Ok(())
             }
         }
-        assert!(write_to(&mut Failing(io::ErrorKind::BrokenPipe), b"x").is_ok());
+        let gone = write_to(&mut Failing(io::ErrorKind::BrokenPipe), b"x");
+        assert_eq!(gone.unwrap(), Reader::Gone);
         assert!(write_to(&mut Failing(io::ErrorKind::StorageFull), b"x").is_err());
     }
 }

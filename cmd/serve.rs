@@ -46,6 +46,7 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
         socket: socket(args, globals, brokered)?,
         ports_dir: paths::ports_dir(&process_env),
         cluster_dir: args.cluster_dir().cloned(),
+        state_dir: paths::state_dir(&process_env),
         log,
         drain: settings.drain_timeout,
         driver: match driver {

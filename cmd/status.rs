@@ -3,22 +3,29 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use nvpair_proxy::control::client::ControlApiClient;
+use nvpair_proxy::control::client::{ControlApiClient, ControlClient};
 use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::units::human_age;
 use nvpair_proxy::wire::control::{Mode, NodeKind, NodeState, NodeStatus, Status};
 
 use crate::cli::{Globals, StatusArgs};
-use crate::connect::with_daemon;
+use crate::connect::{attached, with_daemon};
 use crate::errors::CliError;
+use crate::live::{self, Interrupt, View};
 use crate::names;
-use crate::output::{self, Fit, Look};
+use crate::output::{self, Fit, Look, Reader};
 
 /// Columns that the full table of nodes takes without cutting common names.
 const FULL_WIDTH: usize = 100;
 
+/// Time between two looks of `--watch`.
+const PACE: Duration = Duration::from_secs(1);
+
 /// Runs it.
-pub fn run(_: &StatusArgs, globals: &Globals) -> Result<ExitCode, CliError> {
+pub fn run(args: &StatusArgs, globals: &Globals) -> Result<ExitCode, CliError> {
+    if args.watch {
+        return attached(globals, async |client| watch(client, globals).await);
+    }
     let status = with_daemon(globals, async |client| {
         client.call(async |c| c.status().await).await
     })?;
@@ -28,6 +35,31 @@ pub fn run(_: &StatusArgs, globals: &Globals) -> Result<ExitCode, CliError> {
         output::print(&render(&status, now_ms(), &Look::stdout(globals)))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Shows it again and again: drawn in place on a terminal, else a table or a line of JSON each time.
+async fn watch(client: &ControlClient, globals: &Globals) -> Result<ExitCode, CliError> {
+    let mut view = live::on_terminal().then(View::default);
+    let interrupt = Interrupt::listen();
+    let mut first = true;
+    loop {
+        let status = client.call(async |c| c.status().await).await?;
+        let text = || render(&status, now_ms(), &Look::stdout(globals));
+        let reader = match &mut view {
+            _ if globals.json => output::stream_json(&status)?,
+            Some(view) => view.draw(&text())?,
+            None if first => output::stream(&text())?,
+            None => output::stream(&format!("\n{}", text()))?,
+        };
+        first = false;
+        if reader == Reader::Gone {
+            return Ok(ExitCode::SUCCESS);
+        }
+        tokio::select! {
+            () = tokio::time::sleep(PACE) => {},
+            () = interrupt.pressed() => return Ok(ExitCode::SUCCESS),
+        }
+    }
 }
 
 /// Unix milliseconds.

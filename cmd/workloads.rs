@@ -9,6 +9,7 @@ use nvpair_proxy::wire::control::{TimelineEntry, Workload, WorkloadList};
 use crate::cli::{Globals, WorkloadRef, WorkloadsArgs};
 use crate::connect::with_daemon;
 use crate::errors::{CliError, Kind};
+use crate::follow;
 use crate::names::{Found, find};
 use crate::output::{self, Fit, Look};
 use crate::status::{now_ms, since};
@@ -19,6 +20,9 @@ const DEFAULT_LIMIT: usize = 50;
 /// Runs it.
 pub fn run(args: &WorkloadsArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     let look = Look::stdout(globals);
+    if args.follow {
+        return follow::run(args, globals);
+    }
     if let Some(wanted) = &args.id {
         let list = one(args, wanted, globals)?;
         match globals.json {
@@ -30,23 +34,29 @@ pub fn run(args: &WorkloadsArgs, globals: &Globals) -> Result<ExitCode, CliError
     let list = with_daemon(globals, async |client| recent(args, client).await)?;
     match globals.json {
         true => output::print_json(&list)?,
-        false => output::print(&table(&list, now_ms(), &look))?,
+        false => output::print(&table(&list.workloads, now_ms(), &look))?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-async fn recent(args: &WorkloadsArgs, client: &ControlClient) -> Result<WorkloadList, ClientError> {
-    let node = match &args.node {
-        None => None,
-        Some(word) => {
-            // A node may have left since; then its id is all that still matches.
-            let status = client.call(async |c| c.status().await).await?;
-            match find(status.nodes.iter(), word) {
-                Found::One(id) => Some(id.as_str().to_owned()),
-                _ => Some(word.clone()),
-            }
-        },
+/// The id of the node that `--node` means.
+pub async fn node_id(
+    args: &WorkloadsArgs,
+    client: &ControlClient,
+) -> Result<Option<String>, ClientError> {
+    let Some(word) = &args.node else {
+        return Ok(None);
     };
+    // A node may have left since; then its id is all that still matches.
+    let status = client.call(async |c| c.status().await).await?;
+    Ok(Some(match find(status.nodes.iter(), word) {
+        Found::One(id) => id.as_str().to_owned(),
+        _ => word.clone(),
+    }))
+}
+
+async fn recent(args: &WorkloadsArgs, client: &ControlClient) -> Result<WorkloadList, ClientError> {
+    let node = node_id(args, client).await?;
     let limit = Some(args.limit.unwrap_or(DEFAULT_LIMIT));
     client
         .call(async |c| {
@@ -96,18 +106,22 @@ fn one(
     }
 }
 
-fn table(list: &WorkloadList, now_ms: u64, look: &Look) -> String {
-    if list.workloads.is_empty() {
+/// Columns of the table; the last one is the reason of a failure.
+pub const HEAD: [&str; 10] = [
+    "ID", "ENGINE", "MODEL", "STATE", "NODE", "AGE", "TTFT", "TOKENS", "TOK/S", "",
+];
+
+/// Workloads, a row each.
+pub fn table(workloads: &[Workload], now_ms: u64, look: &Look) -> String {
+    if workloads.is_empty() {
         return "  none\n".to_owned();
     }
-    let rows: Vec<_> = list.workloads.iter().map(|w| row(w, now_ms)).collect();
-    let head = [
-        "ID", "ENGINE", "MODEL", "STATE", "NODE", "AGE", "TTFT", "TOKENS", "TOK/S", "",
-    ];
-    look.table(head, &rows, Fit::Cut)
+    let rows: Vec<_> = workloads.iter().map(|w| row(w, now_ms)).collect();
+    look.table(HEAD, &rows, Fit::Cut)
 }
 
-fn row(w: &Workload, now_ms: u64) -> [String; 10] {
+/// The cells of one.
+pub fn row(w: &Workload, now_ms: u64) -> [String; 10] {
     let stats = w.stats.clone().unwrap_or_default();
     let ttft_ms = stats
         .ttft_ms

@@ -38,6 +38,7 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             [CompletionResult]::new('set-port', 'set-port', [CompletionResultType]::ParameterValue, 'Move a facade to another port; it is remembered')
             [CompletionResult]::new('workloads', 'workloads', [CompletionResultType]::ParameterValue, 'Show recent and live requests, or the timeline of one')
             [CompletionResult]::new('models', 'models', [CompletionResultType]::ParameterValue, 'Show the models of all nodes')
+            [CompletionResult]::new('route', 'route', [CompletionResultType]::ParameterValue, 'Show where a request for a model would go now, and why')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print the completion script of a shell')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
@@ -70,6 +71,7 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
         'nvpair-proxy;status' {
             [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
             [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
+            [CompletionResult]::new('--watch', '--watch', [CompletionResultType]::ParameterName, 'Show it again every second, until Ctrl-C; redrawn in place on a terminal')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
             [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
             [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
@@ -109,9 +111,10 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             [CompletionResult]::new('--state', '--state', [CompletionResultType]::ParameterName, 'Only those in this state')
             [CompletionResult]::new('--model', '--model', [CompletionResultType]::ParameterName, 'Only those for this model')
             [CompletionResult]::new('--node', '--node', [CompletionResultType]::ParameterName, 'Only those on this node, by id or by a name that only one node has')
-            [CompletionResult]::new('--limit', '--limit', [CompletionResultType]::ParameterName, 'At most so many, newest first [default: 50]')
+            [CompletionResult]::new('--limit', '--limit', [CompletionResultType]::ParameterName, 'At most so many, newest first [default: 50]; with --follow, rows on a terminal')
             [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
             [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
+            [CompletionResult]::new('--follow', '--follow', [CompletionResultType]::ParameterName, 'Show changes as they happen, until Ctrl-C: on a terminal the newest ones in place, in a pipe a line for each change from now on')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
             [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
             [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
@@ -126,6 +129,20 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
             [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
             [CompletionResult]::new('--loaded', '--loaded', [CompletionResultType]::ParameterName, 'Only models that some node has in memory')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'nvpair-proxy;route' {
+            [CompletionResult]::new('--engine', '--engine', [CompletionResultType]::ParameterName, 'Engine of the facade')
+            [CompletionResult]::new('--model', '--model', [CompletionResultType]::ParameterName, 'Model, as a request would name it')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
+            [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
             [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
             [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
@@ -154,6 +171,7 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             [CompletionResult]::new('set-port', 'set-port', [CompletionResultType]::ParameterValue, 'Move a facade to another port; it is remembered')
             [CompletionResult]::new('workloads', 'workloads', [CompletionResultType]::ParameterValue, 'Show recent and live requests, or the timeline of one')
             [CompletionResult]::new('models', 'models', [CompletionResultType]::ParameterValue, 'Show the models of all nodes')
+            [CompletionResult]::new('route', 'route', [CompletionResultType]::ParameterValue, 'Show where a request for a model would go now, and why')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print the completion script of a shell')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
@@ -174,6 +192,9 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             break
         }
         'nvpair-proxy;help;models' {
+            break
+        }
+        'nvpair-proxy;help;route' {
             break
         }
         'nvpair-proxy;help;completions' {

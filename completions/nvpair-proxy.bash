@@ -25,6 +25,9 @@ _nvpair__proxy() {
             nvpair__proxy,models)
                 cmd="nvpair__proxy__subcmd__models"
                 ;;
+            nvpair__proxy,route)
+                cmd="nvpair__proxy__subcmd__route"
+                ;;
             nvpair__proxy,select)
                 cmd="nvpair__proxy__subcmd__select"
                 ;;
@@ -49,6 +52,9 @@ _nvpair__proxy() {
             nvpair__proxy__subcmd__help,models)
                 cmd="nvpair__proxy__subcmd__help__subcmd__models"
                 ;;
+            nvpair__proxy__subcmd__help,route)
+                cmd="nvpair__proxy__subcmd__help__subcmd__route"
+                ;;
             nvpair__proxy__subcmd__help,select)
                 cmd="nvpair__proxy__subcmd__help__subcmd__select"
                 ;;
@@ -71,7 +77,7 @@ _nvpair__proxy() {
 
     case "${cmd}" in
         nvpair__proxy)
-            opts="-v -q -h -V --socket --json --verbose --quiet --color --help --version serve status select set-port workloads models completions help"
+            opts="-v -q -h -V --socket --json --verbose --quiet --color --help --version serve status select set-port workloads models route completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -115,7 +121,7 @@ _nvpair__proxy() {
             return 0
             ;;
         nvpair__subcmd__proxy__subcmd__help)
-            opts="serve status select set-port workloads models completions help"
+            opts="serve status select set-port workloads models route completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -157,6 +163,20 @@ _nvpair__proxy() {
             return 0
             ;;
         nvpair__subcmd__proxy__subcmd__help__subcmd__models)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__help__subcmd__route)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -249,6 +269,36 @@ _nvpair__proxy() {
             case "${prev}" in
                 --engine)
                     COMPREPLY=($(compgen -W "ollama lmstudio llamacpp" -- "${cur}"))
+                    return 0
+                    ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__route)
+            opts="-v -q -h --engine --model --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --engine)
+                    COMPREPLY=($(compgen -W "ollama lmstudio llamacpp" -- "${cur}"))
+                    return 0
+                    ;;
+                --model)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --socket)
@@ -373,7 +423,7 @@ _nvpair__proxy() {
             return 0
             ;;
         nvpair__subcmd__proxy__subcmd__status)
-            opts="-v -q -h --socket --json --verbose --quiet --color --help"
+            opts="-v -q -h --watch --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -395,7 +445,7 @@ _nvpair__proxy() {
             return 0
             ;;
         nvpair__subcmd__proxy__subcmd__workloads)
-            opts="-v -q -h --engine --state --model --node --limit --socket --json --verbose --quiet --color --help"
+            opts="-v -q -h --engine --state --model --node --limit --follow --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -35,6 +35,7 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand set-port 'Move a facade to another port; it is remembered'
             cand workloads 'Show recent and live requests, or the timeline of one'
             cand models 'Show the models of all nodes'
+            cand route 'Show where a request for a model would go now, and why'
             cand completions 'Print the completion script of a shell'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
@@ -65,6 +66,7 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
         &'nvpair-proxy;status'= {
             cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
             cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --watch 'Show it again every second, until Ctrl-C; redrawn in place on a terminal'
             cand --json 'Print one JSON document and nothing else on stdout'
             cand -v 'Say more; for `serve`, log at debug'
             cand --verbose 'Say more; for `serve`, log at debug'
@@ -101,9 +103,10 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand --state 'Only those in this state'
             cand --model 'Only those for this model'
             cand --node 'Only those on this node, by id or by a name that only one node has'
-            cand --limit 'At most so many, newest first [default: 50]'
+            cand --limit 'At most so many, newest first [default: 50]; with --follow, rows on a terminal'
             cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
             cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --follow 'Show changes as they happen, until Ctrl-C: on a terminal the newest ones in place, in a pipe a line for each change from now on'
             cand --json 'Print one JSON document and nothing else on stdout'
             cand -v 'Say more; for `serve`, log at debug'
             cand --verbose 'Say more; for `serve`, log at debug'
@@ -117,6 +120,19 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
             cand --color 'When to use colour; `auto` also obeys NO_COLOR'
             cand --loaded 'Only models that some node has in memory'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;route'= {
+            cand --engine 'Engine of the facade'
+            cand --model 'Model, as a request would name it'
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
             cand --json 'Print one JSON document and nothing else on stdout'
             cand -v 'Say more; for `serve`, log at debug'
             cand --verbose 'Say more; for `serve`, log at debug'
@@ -143,6 +159,7 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand set-port 'Move a facade to another port; it is remembered'
             cand workloads 'Show recent and live requests, or the timeline of one'
             cand models 'Show the models of all nodes'
+            cand route 'Show where a request for a model would go now, and why'
             cand completions 'Print the completion script of a shell'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
@@ -157,6 +174,8 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
         &'nvpair-proxy;help;workloads'= {
         }
         &'nvpair-proxy;help;models'= {
+        }
+        &'nvpair-proxy;help;route'= {
         }
         &'nvpair-proxy;help;completions'= {
         }

@@ -39,6 +39,7 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "select" -
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "set-port" -d 'Move a facade to another port; it is remembered'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "workloads" -d 'Show recent and live requests, or the timeline of one'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "models" -d 'Show the models of all nodes'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "route" -d 'Show where a request for a model would go now, and why'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "completions" -d 'Print the completion script of a shell'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l ipc -d 'Be driven by a parent that listens on this socket; implies --broker' -r
@@ -70,6 +71,7 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -l soc
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
 never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -l watch -d 'Show it again every second, until Ctrl-C; redrawn in place on a terminal'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -l json -d 'Print one JSON document and nothing else on stdout'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -s v -l verbose -d 'Say more; for `serve`, log at debug'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
@@ -101,11 +103,12 @@ failed\t''
 cancelled\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l model -d 'Only those for this model' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l node -d 'Only those on this node, by id or by a name that only one node has' -r
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l limit -d 'At most so many, newest first [default: 50]' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l limit -d 'At most so many, newest first [default: 50]; with --follow, rows on a terminal' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
 never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l follow -d 'Show changes as they happen, until Ctrl-C: on a terminal the newest ones in place, in a pipe a line for each change from now on'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l json -d 'Print one JSON document and nothing else on stdout'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -s v -l verbose -d 'Say more; for `serve`, log at debug'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
@@ -122,6 +125,18 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand models" -l jso
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand models" -s v -l verbose -d 'Say more; for `serve`, log at debug'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand models" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand models" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -l engine -d 'Engine of the facade' -r -f -a "ollama\t''
+lmstudio\t''
+llamacpp\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -l model -d 'Model, as a request would name it' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
@@ -130,11 +145,12 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -s v -l verbose -d 'Say more; for `serve`, log at debug'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions help" -f -a "serve" -d 'Run the daemon in the foreground'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions help" -f -a "status" -d 'Show facades, nodes and their load, scheduler and counts'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions help" -f -a "select" -d 'Pin a facade to one node, or let it choose again'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions help" -f -a "set-port" -d 'Move a facade to another port; it is remembered'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions help" -f -a "workloads" -d 'Show recent and live requests, or the timeline of one'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions help" -f -a "models" -d 'Show the models of all nodes'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions help" -f -a "completions" -d 'Print the completion script of a shell'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route completions help" -f -a "serve" -d 'Run the daemon in the foreground'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route completions help" -f -a "status" -d 'Show facades, nodes and their load, scheduler and counts'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route completions help" -f -a "select" -d 'Pin a facade to one node, or let it choose again'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route completions help" -f -a "set-port" -d 'Move a facade to another port; it is remembered'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route completions help" -f -a "workloads" -d 'Show recent and live requests, or the timeline of one'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route completions help" -f -a "models" -d 'Show the models of all nodes'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route completions help" -f -a "route" -d 'Show where a request for a model would go now, and why'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route completions help" -f -a "completions" -d 'Print the completion script of a shell'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

@@ -380,7 +380,8 @@ mod tests {
     use crate::state::command::{CommandQueue, PortRule};
     use crate::state::events::{Notice, Sink};
     use crate::wire::control::{
-        DaemonInfo, ModelList, PortSet, Status, Workload, WorkloadFilter, WorkloadList,
+        DaemonInfo, ModelList, PortSet, RouteExplained, Status, Workload, WorkloadFilter,
+        WorkloadList,
     };
 
     fn engine(id: &str) -> EngineId {
@@ -421,6 +422,12 @@ mod tests {
             panic!("not asked")
         }
         fn models(&self, _: Option<EngineId>, _: bool) -> ModelList {
+            panic!("not asked")
+        }
+        fn follow(&self, _: WorkloadFilter) -> crate::state::follow::Follower {
+            panic!("not asked")
+        }
+        fn route(&self, _: EngineId, _: &str) -> Option<RouteExplained> {
             panic!("not asked")
         }
     }

@@ -5,7 +5,7 @@
 //! Methods that the broker link has too keep its names and its spelling of parameters; an engine is
 //! the first parameter of each that concerns one facade.
 
-use jsonrpsee::core::RpcResult;
+use jsonrpsee::core::{RpcResult, SubscriptionResult};
 use jsonrpsee::proc_macros::rpc;
 
 use crate::rules::engine::EngineId;
@@ -13,7 +13,7 @@ use crate::rules::ids::{JobId, NodeId};
 use crate::wire::broker::WorkloadState;
 use crate::wire::control::{
     Added, DaemonInfo, Done, EnabledPort, LevelSet, ModelList, NodeList, PortSet, RankParam,
-    Ranked, Removed, Selected, Status, WorkloadList,
+    Ranked, Removed, RouteExplained, Selected, Status, WorkloadChange, WorkloadList,
 };
 
 /// The control socket's calls. `ControlApiServer` is what the daemon implements,
@@ -44,6 +44,22 @@ pub trait ControlApi {
     #[method(name = "workloads/get", param_kind = map)]
     async fn workloads_get(&self, engine: Option<EngineId>, id: JobId) -> RpcResult<WorkloadList>;
 
+    /// Changes of workloads from now on, until the caller unsubscribes or goes; each parameter
+    /// narrows. A caller that is too slow loses the oldest ones, and is told how many.
+    #[subscription(
+        name = "workloads/subscribe" => "workloads/changed",
+        unsubscribe = "workloads/unsubscribe",
+        item = WorkloadChange,
+        param_kind = map
+    )]
+    async fn workloads_subscribe(
+        &self,
+        engine: Option<EngineId>,
+        state: Option<WorkloadState>,
+        model: Option<String>,
+        node: Option<String>,
+    ) -> SubscriptionResult;
+
     /// The merged catalogue.
     #[method(name = "models/list", param_kind = map)]
     async fn models_list(
@@ -51,6 +67,10 @@ pub trait ControlApi {
         engine: Option<EngineId>,
         loaded: Option<bool>,
     ) -> RpcResult<ModelList>;
+
+    /// Where a request for this model would go now, and why. Changes nothing.
+    #[method(name = "route/explain", param_kind = map)]
+    async fn route_explain(&self, engine: EngineId, model: String) -> RpcResult<RouteExplained>;
 
     /// Nodes of a facade.
     #[method(name = "nodes/list", param_kind = map)]

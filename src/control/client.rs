@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use jsonrpsee::client_transport::ws::WsTransportClientBuilder;
-use jsonrpsee::core::client::{Client, ClientBuilder, Error as RpcError};
+use jsonrpsee::core::client::{Client, ClientBuilder, Error as RpcError, Subscription};
 
 pub use super::api::ControlApiClient;
 use super::transport;
+use crate::wire::control::WorkloadChange;
 
 /// Why a call has no result.
 #[derive(Debug, thiserror::Error)]
@@ -47,6 +48,9 @@ pub enum ClientError {
     #[error("the connection to the daemon broke: {0}")]
     Broken(String),
 }
+
+/// Changes of workloads, as `workloads/subscribe` sends them.
+pub type Changes = Subscription<WorkloadChange>;
 
 /// A connection to a daemon.
 pub struct ControlClient {

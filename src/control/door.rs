@@ -42,7 +42,7 @@ enum Scope {
 /// One method: its name, its scope, its parameters besides the engine.
 struct Method(&'static str, Scope, &'static [&'static str]);
 
-const METHODS: [Method; 16] = [
+const METHODS: [Method; 19] = [
     Method("status", Scope::Plain, &[]),
     Method("daemon/info", Scope::Plain, &[]),
     Method(
@@ -51,7 +51,14 @@ const METHODS: [Method; 16] = [
         &["state", "model", "node", "limit"],
     ),
     Method("workloads/get", Scope::Filter, &["id"]),
+    Method(
+        "workloads/subscribe",
+        Scope::Filter,
+        &["state", "model", "node"],
+    ),
+    Method("workloads/unsubscribe", Scope::Plain, &["subscription"]),
     Method("models/list", Scope::Filter, &["loaded"]),
+    Method("route/explain", Scope::Facade, &["model"]),
     Method("nodes/list", Scope::Facade, &[]),
     Method("node/select", Scope::Facade, &["id"]),
     Method("node/selected", Scope::Facade, &[]),

@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
-use jsonrpsee::core::{RpcResult, async_trait};
+use jsonrpsee::core::{RpcResult, SubscriptionResult, async_trait};
 use jsonrpsee::types::ErrorObjectOwned;
+use jsonrpsee::{PendingSubscriptionSink, SubscriptionSink};
 
 use super::api::ControlApiServer;
 use crate::rules::discovery::Extra;
@@ -16,11 +17,13 @@ use crate::rules::log_level::LogLevel;
 use crate::state::command::{
     Command, Commands, Enable, LocalBackend, ManualNode, PrioritySnapshot, Rank,
 };
+use crate::state::follow::Follower;
 use crate::state::query::Queries;
 use crate::wire::broker::{NodeRecord, WorkloadState};
 use crate::wire::control::{
     Added, DaemonInfo, Done, EnabledPort, LevelSet, ModelList, NodeList, PortSet, RankParam,
-    Ranked, Removed, SCHEMA_VERSION, Selected, Status, WorkloadFilter, WorkloadList,
+    Ranked, Removed, RouteExplained, SCHEMA_VERSION, Selected, Status, WorkloadFilter,
+    WorkloadList,
 };
 use crate::wire::jsonrpc::CommandError;
 
@@ -82,12 +85,40 @@ impl ControlApiServer for Handlers {
         })
     }
 
+    async fn workloads_subscribe(
+        &self,
+        pending: PendingSubscriptionSink,
+        engine: Option<EngineId>,
+        state: Option<WorkloadState>,
+        model: Option<String>,
+        node: Option<String>,
+    ) -> SubscriptionResult {
+        // Before the answer, so that nothing that happens after it is missed.
+        let follower = self.queries.follow(WorkloadFilter {
+            engine,
+            state,
+            model,
+            node,
+            limit: None,
+        });
+        Ok(stream(follower, &pending.accept().await?).await?)
+    }
+
     async fn models_list(
         &self,
         engine: Option<EngineId>,
         loaded: Option<bool>,
     ) -> RpcResult<ModelList> {
         Ok(self.queries.models(engine, loaded.unwrap_or(false)))
+    }
+
+    async fn route_explain(&self, engine: EngineId, model: String) -> RpcResult<RouteExplained> {
+        if engine.spec().naming.normalize(&model).is_empty() {
+            return Err(refused(CommandError::params("model must not be empty")));
+        }
+        // The door saw the facade a moment ago.
+        let gone = || refused(CommandError::no_facade(engine.as_str()));
+        self.queries.route(engine, &model).ok_or_else(gone)
     }
 
     async fn nodes_list(&self, engine: EngineId) -> RpcResult<NodeList> {
@@ -252,6 +283,21 @@ impl ControlApiServer for Handlers {
 
     async fn shutdown(&self) -> RpcResult<()> {
         self.commands.call(Command::Shutdown).await.map_err(refused)
+    }
+}
+
+/// Hands changes on as fast as the subscriber takes them, until it goes.
+async fn stream(mut follower: Follower, sink: &SubscriptionSink) -> serde_json::Result<()> {
+    loop {
+        let change = tokio::select! {
+            change = follower.next() => change,
+            () = sink.closed() => return Ok(()),
+        };
+        let Some(change) = change else { return Ok(()) };
+        let message = serde_json::value::to_raw_value(&change)?;
+        if sink.send(message).await.is_err() {
+            return Ok(());
+        }
     }
 }
 

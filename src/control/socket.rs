@@ -179,6 +179,7 @@ pub(super) mod tests {
     use crate::rules::ids::{JobId, NodeId, RunId};
     use crate::rules::log_level::LogLevel;
     use crate::state::command::{Command, CommandQueue};
+    use crate::state::follow::{Feed, Follower};
     use crate::wire::broker::{NodeRecord, WorkloadState};
     use crate::wire::control::*;
     use crate::wire::jsonrpc::CommandError;
@@ -195,6 +196,7 @@ pub(super) mod tests {
     #[derive(Default)]
     pub(in crate::control) struct FakeQueries {
         filter: Mutex<Option<WorkloadFilter>>,
+        feed: Feed,
     }
 
     impl Queries for FakeQueries {
@@ -238,6 +240,12 @@ pub(super) mod tests {
                 schema_version: SCHEMA_VERSION,
                 models: vec![],
             }
+        }
+        fn follow(&self, filter: WorkloadFilter) -> Follower {
+            self.feed.follow(filter)
+        }
+        fn route(&self, _: EngineId, _: &str) -> Option<RouteExplained> {
+            None
         }
     }
 
@@ -446,6 +454,49 @@ pub(super) mod tests {
         let c = rig.client().await;
         assert_eq!(code(c.call(async |c| c.status().await).await), -32603);
         c.call(async |c| c.daemon_info().await).await.unwrap();
+    }
+
+    fn running(id: u64) -> Workload {
+        serde_json::from_value(serde_json::json!({
+            "engine": "ollama", "id": id, "run_id": "0101010101010101", "model": "m",
+            "path": "/api/chat", "body_bytes": 1, "state": "running", "created_at": 1,
+        }))
+        .unwrap()
+    }
+
+    #[tokio::test]
+    async fn changes_reach_a_subscriber_until_it_goes_and_slow_ones_are_told_what_they_missed() {
+        let rig = Rig::start();
+        let c = rig.client().await;
+        let subscribe = async || {
+            c.call(async |c| c.workloads_subscribe(None, None, None, None).await)
+                .await
+                .unwrap()
+        };
+        let mut changes = subscribe().await;
+        let feed = &rig.queries.feed;
+        feed.publish(3, running(1));
+        let first = changes.next().await.unwrap().unwrap();
+        assert_eq!((first.seq, first.workload.id.0, first.missed), (3, 1, 0));
+        // Nothing else runs meanwhile, so that the subscriber cannot keep up.
+        for id in 2..=2000 {
+            feed.publish(1, running(id));
+        }
+        let next = changes.next().await.unwrap().unwrap();
+        assert_eq!(next.missed + 2, next.workload.id.0);
+        assert!(next.missed > 0);
+        drop(changes);
+        tokio::time::timeout(LIMIT, async {
+            while feed.is_followed() {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await
+        .expect("who goes is forgotten");
+        // One that is still there does not keep the daemon.
+        let mut last = subscribe().await;
+        rig.server.stop().await;
+        assert!(last.next().await.is_none());
     }
 
     #[tokio::test]

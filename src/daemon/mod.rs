@@ -4,6 +4,7 @@
 //! `commands` carries commands out, `supervisor` holds the listeners.
 
 mod commands;
+mod journal;
 mod shutdown;
 mod supervisor;
 mod surroundings;
@@ -69,6 +70,9 @@ pub struct Options {
     pub ports_dir: Option<PathBuf>,
     /// Folder of the cluster's certificates and pins; `None` = never a member of one.
     pub cluster_dir: Option<PathBuf>,
+    /// Folder of the journal; `None` = none is known. A demonstration keeps none, and neither does a
+    /// daemon without a control socket.
+    pub state_dir: Option<PathBuf>,
     /// The log's switch.
     pub log: LogHandle,
     /// How long a standalone daemon drains at SIGTERM.
@@ -133,17 +137,20 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         socket,
         ports_dir,
         cluster_dir,
+        state_dir,
         log,
         drain,
     } = options;
     let brokered = matches!(driver, Driver::Stdio | Driver::Ipc(_));
     let machine = machine_name();
     let control = bind_control(socket.as_deref(), brokered)?;
+    // Two daemons must not write the same files; the socket's lock is what only one can hold.
+    let holds_lock = control.is_some();
     let policy = policy(&driver);
     let info = info(
         version.clone(),
         &driver,
-        control.is_some().then_some(socket).flatten(),
+        holds_lock.then_some(socket).flatten(),
     );
     let events = Arc::<Events>::default();
     let shared = Arc::new(Shared::new(
@@ -152,6 +159,8 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         events.clone(),
         Scheduler::new(policy),
     ));
+    let may_keep = holds_lock && !matches!(driver, Driver::Demo(_));
+    let journal = journal::start(state_dir.filter(|_| may_keep), &shared.workloads);
     let lifetime = Arc::<Lifetime>::default();
     let in_cluster = cluster_dir.is_some();
     let cluster = open_cluster(cluster_dir)?;
@@ -211,6 +220,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         context,
         executor,
         server,
+        journal,
         link: None,
         director: None,
         fleet: None,

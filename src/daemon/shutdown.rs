@@ -24,8 +24,9 @@ use crate::state::command::Commands;
 use crate::state::events::Events;
 use crate::state::lifetime::Phase;
 use crate::state::query::Queries;
+use crate::store::journal::Journal;
 
-use super::{Driver, Opened, StartError};
+use super::{Driver, Opened, StartError, journal};
 
 /// What is under way at a cut has this long to report its end.
 const REPORT_TIME: Duration = Duration::from_millis(1500);
@@ -135,6 +136,8 @@ pub struct Parts {
     pub executor: JoinHandle<()>,
     /// The control socket.
     pub server: Option<ControlServer>,
+    /// The journal.
+    pub journal: Option<Journal>,
     /// The broker's link.
     pub link: Option<Linked>,
     /// The director.
@@ -219,6 +222,9 @@ impl Parts {
         }
         // Requests report their end as they are dropped.
         drop(timeout(REPORT_TIME, self.idle()).await);
+        if let Some(journal) = self.journal.take() {
+            journal::end(&journal).await;
+        }
         if let Some(server) = self.server.take() {
             server.stop().await;
         }

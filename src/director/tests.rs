@@ -19,8 +19,8 @@ use crate::rules::ids::{JobId, NodeId, RunId};
 use crate::state::command::{CommandQueue, ManualNode, PortRule};
 use crate::wire::broker::NodeRecord;
 use crate::wire::control::{
-    DaemonInfo, FacadeStatus, Mode, ModelList, SchedulerStatus, Status, Workload, WorkloadFilter,
-    WorkloadList,
+    DaemonInfo, FacadeStatus, Mode, ModelList, RouteExplained, SchedulerStatus, Status, Workload,
+    WorkloadFilter, WorkloadList,
 };
 
 const TAGS: &str = r#"{"models":[{"name":"b"},{"name":"a"}]}"#;
@@ -215,6 +215,12 @@ impl Queries for Asked {
         panic!("not for the director")
     }
     fn models(&self, _: Option<EngineId>, _: bool) -> ModelList {
+        panic!("not for the director")
+    }
+    fn follow(&self, _: WorkloadFilter) -> crate::state::follow::Follower {
+        panic!("not for the director")
+    }
+    fn route(&self, _: EngineId, _: &str) -> Option<RouteExplained> {
         panic!("not for the director")
     }
 }

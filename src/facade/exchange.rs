@@ -177,6 +177,9 @@ impl Exchange {
                 .get(name)
                 .and_then(|v: &HeaderValue| v.to_str().ok())
         };
+        if let Some(job) = report.job() {
+            job.framed(text(header::CONTENT_TYPE));
+        }
         let tap = (report.job().is_some() && status.as_u16() < 400).then(|| {
             let kind = text(header::CONTENT_TYPE);
             Tap::new(TapKind::for_response(kind, text(header::CONTENT_ENCODING)))

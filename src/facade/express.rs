@@ -259,6 +259,9 @@ impl Express {
         for (name, value) in round.response_headers(&target).into_iter().flatten() {
             head.add(name, &value);
         }
+        if let Some(job) = round.report.job() {
+            job.framed(head.content_type.as_deref());
+        }
         let tap = (round.report.job().is_some() && head.status < 400).then(|| {
             let kind = TapKind::for_response(
                 head.content_type.as_deref(),

@@ -216,7 +216,7 @@ impl Round {
             attempt = self.machine.dispatched(), reason = lost.detail, "attempt lost"
         );
         if let Some(job) = self.report.job() {
-            job.refused(&target.node, lost.detail.clone());
+            job.refused(&target.node, lost.failure, lost.detail.clone());
         }
         if lost.failure.forgets_address(last) {
             facade.forget_address(&target.node);

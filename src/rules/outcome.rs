@@ -52,6 +52,14 @@ impl Failure {
         }
     }
 
+    /// The status that it is, if it is one.
+    pub fn status(self) -> Option<u16> {
+        match self {
+            Self::Status(status) => Some(status),
+            _ => None,
+        }
+    }
+
     /// In words, for our own answer and the workload's error. Never content.
     pub fn text(self) -> &'static str {
         match self {

@@ -6,7 +6,11 @@
 use crate::rules::engine::EngineId;
 use crate::rules::ids::{JobId, NodeId};
 use crate::wire::broker::NodeRecord;
-use crate::wire::control::{DaemonInfo, ModelList, Status, Workload, WorkloadFilter, WorkloadList};
+use crate::wire::control::{
+    DaemonInfo, ModelList, RouteExplained, Status, Workload, WorkloadFilter, WorkloadList,
+};
+
+use super::follow::Follower;
 
 /// Questions the daemon answers at once.
 pub trait Queries: Send + Sync {
@@ -28,4 +32,8 @@ pub trait Queries: Send + Sync {
     fn workload(&self, engine: Option<EngineId>, id: JobId) -> Vec<Workload>;
     /// The merged catalogue.
     fn models(&self, engine: Option<EngineId>, loaded: bool) -> ModelList;
+    /// Changes of workloads, from now on; the filter's limit counts for nothing.
+    fn follow(&self, filter: WorkloadFilter) -> Follower;
+    /// Where a request for this model would go now; `None` where the facade is not enabled.
+    fn route(&self, engine: EngineId, model: &str) -> Option<RouteExplained>;
 }

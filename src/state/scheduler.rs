@@ -87,6 +87,22 @@ impl Scheduler {
         }
     }
 
+    /// Puts candidates in the order in which they would be tried now, without counting anything:
+    /// the generation, and the load of each in that order, all of one moment.
+    pub fn preview(
+        &self,
+        pin: Option<&NodeId>,
+        candidates: &mut [Candidate],
+    ) -> (Generation, Vec<Load>) {
+        let inner = self.lock();
+        drop(self.policy.order(&inner.board, pin, candidates));
+        let load = |c: &Candidate| inner.board.load(&c.target.node);
+        (
+            inner.board.generation(),
+            candidates.iter().map(load).collect(),
+        )
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Counts stay consistent across a panic elsewhere: each change is one step.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)

@@ -14,12 +14,15 @@ use crate::rules::ids::{JobId, NodeId};
 use crate::wire::broker::NodeRecord;
 use crate::wire::control::{
     DaemonInfo, FacadeStatus, Mode, ModelEntry, ModelList, NodeKind, NodeState, NodeStatus,
-    SCHEMA_VERSION, SchedulerStatus, Status, Workload, WorkloadFilter, WorkloadList,
+    RouteExplained, SCHEMA_VERSION, SchedulerStatus, Status, Workload, WorkloadFilter,
+    WorkloadList,
 };
 
 use super::discovery::record;
 use super::events::Events;
+use super::explain::explain;
 use super::facade::{FacadeState, Routing};
+use super::follow::Follower;
 use super::query::Queries;
 use super::scheduler::Scheduler;
 use super::settings::RequestSettings;
@@ -242,6 +245,15 @@ impl Queries for Shared {
             schema_version: SCHEMA_VERSION,
             models,
         }
+    }
+
+    fn follow(&self, filter: WorkloadFilter) -> Follower {
+        self.workloads.follow(filter)
+    }
+
+    fn route(&self, engine: EngineId, model: &str) -> Option<RouteExplained> {
+        let facade = self.facade(engine)?;
+        Some(explain(&facade, &self.scheduler, model))
     }
 }
 

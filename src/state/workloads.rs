@@ -2,22 +2,27 @@
 //!
 //! Owns: the records, and that an event is numbered and sent under one lock.
 //! Leaves to others: which event follows which (`rules::workload`), when something happens
-//! (`facade`).
+//! (`facade`), keeping what ended (a [`Finished`] sink).
+
+mod record;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use crate::rules::engine::EngineId;
 use crate::rules::ids::{JobId, NodeId, RunId};
-use crate::rules::outcome::End;
+use crate::rules::outcome::{End, Failure};
 use crate::rules::reservations::Load;
 use crate::rules::workload::{Lifecycle, Numbered, State};
 use crate::wire::broker::{Stats, WorkloadInfo};
 use crate::wire::control::{TimelineEntry, Workload, WorkloadCounts, WorkloadFilter};
+use crate::wire::journal::Framing;
 
 use super::events::{Events, Notice, WorkloadNotice};
+use super::follow::{Feed, Follower, fits};
+pub use record::Finished;
 
 /// Workloads kept in memory.
 const KEPT: usize = 10_000;
@@ -51,6 +56,8 @@ pub struct Workloads {
     events: Arc<Events>,
     recent: Mutex<VecDeque<Arc<Job>>>,
     ended: [AtomicU64; 3],
+    kept: OnceLock<Box<dyn Finished>>,
+    feed: Feed,
 }
 
 impl Workloads {
@@ -61,7 +68,15 @@ impl Workloads {
             events,
             recent: Mutex::default(),
             ended: Default::default(),
+            kept: OnceLock::new(),
+            feed: Feed::default(),
         }
+    }
+
+    /// What ends from now on is handed to this sink too. Once, at start; a second call changes
+    /// nothing.
+    pub fn keep_in(&self, sink: Box<dyn Finished>) {
+        drop(self.kept.set(sink));
     }
 
     /// This process's run.
@@ -81,6 +96,7 @@ impl Workloads {
                 ended_at: None,
                 status: None,
                 error: None,
+                framing: None,
                 stats: None,
                 timeline: Vec::with_capacity(4),
             }),
@@ -135,6 +151,11 @@ impl Workloads {
         found.map(|job| job.describe(true)).collect()
     }
 
+    /// Follows changes from now on.
+    pub fn follow(&self, filter: WorkloadFilter) -> Follower {
+        self.feed.follow(filter)
+    }
+
     fn recent(&self) -> MutexGuard<'_, VecDeque<Arc<Job>>> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -145,7 +166,7 @@ impl Workloads {
 enum Step {
     Admitted,
     Dispatched(NodeId, Load),
-    Refused(NodeId, String),
+    Refused(NodeId, Failure, String),
     Waiting,
     Started(NodeId),
     Ended(State, Option<String>),
@@ -157,6 +178,7 @@ struct Inner {
     ended_at: Option<u64>,
     status: Option<u16>,
     error: Option<String>,
+    framing: Option<Framing>,
     stats: Option<Stats>,
     timeline: Vec<(u32, Step)>,
 }
@@ -178,12 +200,12 @@ impl Job {
         }
     }
 
-    /// The node did not take it; why, in words.
-    pub fn refused(&self, node: &NodeId, why: String) {
+    /// The node did not take it; why, also in words.
+    pub fn refused(&self, node: &NodeId, failure: Failure, why: String) {
         self.note(
             &mut self.lock(),
             self.age(),
-            Step::Refused(node.clone(), why),
+            Step::Refused(node.clone(), failure, why),
         );
     }
 
@@ -208,6 +230,11 @@ impl Job {
         }
     }
 
+    /// The committed answer has this `Content-Type`.
+    pub fn framed(&self, content_type: Option<&str>) {
+        self.lock().framing = Some(Framing::of(content_type));
+    }
+
     /// Ended; the first end wins.
     pub fn finish(&self, end: End, status: Option<u16>, stats: Option<Stats>) {
         let (state, error) = end.terminal();
@@ -216,7 +243,8 @@ impl Job {
             return;
         };
         let age = self.age();
-        inner.ended_at = Some(self.admission.created_at + age);
+        let ended_at = self.admission.created_at + age;
+        inner.ended_at = Some(ended_at);
         inner.status = inner.status.or(status);
         inner.error = error;
         inner.stats = stats;
@@ -229,6 +257,9 @@ impl Job {
         };
         self.all.ended[counter].fetch_add(1, Ordering::Relaxed);
         self.send(&inner, notice, n);
+        if let Some(kept) = self.all.kept.get() {
+            kept.finished(self.record(&inner, ended_at));
+        }
     }
 
     /// Milliseconds since arrival.
@@ -245,6 +276,9 @@ impl Job {
 
     /// Sends while the caller holds the lock: events of one job leave in the order of their numbers.
     fn send(&self, inner: &Inner, notice: WorkloadNotice, Numbered(seq): Numbered) {
+        if self.all.feed.is_followed() {
+            self.all.feed.publish(seq, self.described(inner, false));
+        }
         if !self.all.events.heard() {
             return;
         }
@@ -272,21 +306,22 @@ impl Job {
 
     fn matches(&self, f: &WorkloadFilter) -> bool {
         let a = &self.admission;
-        let naming = a.engine.spec().naming;
         let inner = self.lock();
-        f.engine.is_none_or(|e| e == a.engine)
-            && f.state.is_none_or(|s| s == inner.life.state())
-            && f.model
-                .as_ref()
-                .is_none_or(|m| naming.normalize(m) == naming.normalize(&a.model))
-            && f.node
-                .as_ref()
-                .is_none_or(|n| inner.life.placed().is_some_and(|p| p.as_str() == n))
+        fits(
+            f,
+            a.engine,
+            inner.life.state(),
+            &a.model,
+            inner.life.placed(),
+        )
     }
 
     fn describe(&self, with_timeline: bool) -> Workload {
+        self.described(&self.lock(), with_timeline)
+    }
+
+    fn described(&self, inner: &Inner, with_timeline: bool) -> Workload {
         let a = &self.admission;
-        let inner = self.lock();
         Workload {
             engine: a.engine,
             id: a.id,
@@ -303,7 +338,7 @@ impl Job {
             error: inner.error.clone(),
             stats: inner.stats.clone(),
             timeline: if with_timeline {
-                self.timeline(&inner)
+                self.timeline(inner)
             } else {
                 Vec::new()
             },
@@ -335,11 +370,11 @@ impl Job {
                 Step::Dispatched(node, l) => {
                     dispatched = at;
                     TimelineEntry {
-                        load: Some([l.pending, l.pressure, l.reserved.max(l.in_flight)]),
+                        load: Some(record::terms(l)),
                         ..entry(at, "dispatched", Some(node))
                     }
                 },
-                Step::Refused(node, why) => TimelineEntry {
+                Step::Refused(node, _, why) => TimelineEntry {
                     detail: Some(why.clone()),
                     ..entry(at, "refused", Some(node))
                 },
@@ -387,6 +422,7 @@ fn ended(why: Option<&str>, stats: Option<&Stats>) -> Option<String> {
 mod tests {
     use super::super::events::Sink;
     use super::*;
+    use crate::wire::journal::{Attempt, AttemptOutcome, Record};
 
     #[derive(Default, Clone)]
     struct Seen(Arc<Mutex<Vec<(WorkloadNotice, WorkloadInfo)>>>);
@@ -426,7 +462,7 @@ mod tests {
         let (w, seen) = workloads();
         let (job, a) = (admit(&w, 7), NodeId::from("a"));
         job.place(&a, Load::default());
-        job.refused(&a, "HTTP 503".into());
+        job.refused(&a, Failure::Status(503), "HTTP 503".into());
         job.clear();
         job.place(&a, Load::default());
         job.start(&a, 200);
@@ -476,6 +512,78 @@ mod tests {
                 "completed"
             ]
         );
+    }
+
+    #[derive(Default, Clone)]
+    struct Kept(Arc<Mutex<Vec<Record>>>);
+
+    impl Finished for Kept {
+        fn finished(&self, record: Box<Record>) {
+            self.0.lock().unwrap().push(*record);
+        }
+    }
+
+    #[test]
+    fn what_ended_is_kept_once_with_every_attempt() {
+        let (w, _) = workloads();
+        let kept = Kept::default();
+        w.keep_in(Box::new(kept.clone()));
+        let [a, b] = ["a", "b"].map(NodeId::from);
+        let load = Load {
+            pending: 2,
+            in_flight: 1,
+            ..Load::default()
+        };
+        let job = admit(&w, 7);
+        job.place(&a, load);
+        job.refused(&a, Failure::Status(503), "HTTP 503".into());
+        job.place(&b, Load::default());
+        job.start(&b, 200);
+        job.framed(Some("application/x-ndjson"));
+        assert!(kept.0.lock().unwrap().is_empty(), "it goes on");
+        job.finish(End::Relayed { status: 200 }, None, None);
+        job.finish(End::ClientGone, None, None);
+        let lost = admit(&w, 8);
+        lost.place(&a, Load::default());
+        lost.finish(End::ClientGone, None, None);
+        let kept = kept.0.lock().unwrap();
+        let tries = |r: &Record| -> Vec<_> {
+            let of = |a: &Attempt| (a.node.to_string(), a.outcome, a.status);
+            r.attempts.iter().map(of).collect()
+        };
+        assert_eq!(
+            tries(&kept[0]),
+            [
+                ("a".to_owned(), AttemptOutcome::Refused, Some(503)),
+                ("b".to_owned(), AttemptOutcome::Committed, Some(200)),
+            ]
+        );
+        assert_eq!(kept[0].attempts[0].load, [2, 0, 1]);
+        assert_eq!(kept[0].framing, Some(Framing::Ndjson));
+        assert_eq!((kept[0].v, kept[0].state), (1, State::Completed));
+        assert_eq!(
+            tries(&kept[1]),
+            [("a".to_owned(), AttemptOutcome::Abandoned, None)]
+        );
+        assert_eq!((kept.len(), kept[1].state), (2, State::Cancelled));
+    }
+
+    #[tokio::test]
+    async fn a_follower_sees_each_change_as_the_broker_does() {
+        let (w, seen) = workloads();
+        let mut f = w.follow(WorkloadFilter::default());
+        let (job, a) = (admit(&w, 7), NodeId::from("a"));
+        job.place(&a, Load::default());
+        job.start(&a, 200);
+        job.finish(End::Relayed { status: 200 }, None, None);
+        let told = seen.0.lock().unwrap().clone();
+        for (_, info) in &told {
+            let change = f.next().await.unwrap();
+            assert_eq!((change.seq, change.missed), (info.seq, 0));
+            let now = (change.workload.state, change.workload.node.clone());
+            assert_eq!(now, (info.state, info.scheduled_on.clone()));
+        }
+        assert_eq!(told.len(), 4);
     }
 
     #[test]

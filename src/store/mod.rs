@@ -1,4 +1,5 @@
 //! Layer 2: what outlives the process.
 
 pub mod atomic;
+pub mod journal;
 pub mod ports;

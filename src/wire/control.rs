@@ -221,7 +221,7 @@ pub struct Workload {
     pub timeline: Vec<TimelineEntry>,
 }
 
-/// Filter of `workloads/list`; every field narrows.
+/// Filter of `workloads/list` and `workloads/subscribe`; every field narrows. The latter has no limit.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorkloadFilter {
@@ -246,6 +246,19 @@ pub struct WorkloadList {
     pub workloads: Vec<Workload>,
 }
 
+/// A notification of `workloads/subscribe`: a workload as it is after a change.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WorkloadChange {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Number of the change in that workload's life, from 1.
+    pub seq: u64,
+    /// Changes, of any workload, that this follower was too slow for since the one before.
+    pub missed: u64,
+    /// The workload, without timeline.
+    pub workload: Workload,
+}
+
 /// One model of the merged catalogue.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ModelEntry {
@@ -268,6 +281,71 @@ pub struct ModelList {
     pub schema_version: u32,
     /// Models by facade and name.
     pub models: Vec<ModelEntry>,
+}
+
+/// A node that would be tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteCandidate {
+    /// Node id.
+    pub node: NodeId,
+    /// Host name, for display; may be empty.
+    pub name: String,
+    /// Address that would be dialled.
+    pub address: String,
+    /// Jobs the scheduler knows of.
+    pub pending: u64,
+    /// GPU pressure, 0 to 3.
+    pub pressure: u64,
+    /// Reservations.
+    pub reserved: u64,
+    /// Dispatches of ours under way there now.
+    pub in_flight: u64,
+    /// pending + pressure + reserved.
+    pub load: u64,
+    /// Requests it runs side by side.
+    pub slots: u32,
+    /// Whether it has the model in memory.
+    pub warm: bool,
+    /// Whether it is pinned.
+    pub pinned: bool,
+}
+
+/// A node that would not be tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteExcluded {
+    /// Node id.
+    pub node: NodeId,
+    /// Host name, for display; may be empty.
+    pub name: String,
+    /// Why not, in words.
+    pub reason: String,
+    /// Models it has whose names are near, where it lacks the model asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub near: Vec<String>,
+}
+
+/// Answer of `route/explain`: what one request would meet now. Nothing was reserved for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteExplained {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Facade.
+    pub engine: EngineId,
+    /// Model as asked for.
+    pub model: String,
+    /// `listed`, `weighted` or `ordered`.
+    pub policy: String,
+    /// The scheduler's generation; 0 for none.
+    pub generation: u64,
+    /// The pinned node, if any, eligible or not.
+    pub pin: Option<NodeId>,
+    /// Nodes in the order in which they would be tried.
+    pub candidates: Vec<RouteCandidate>,
+    /// The other nodes, by id.
+    pub excluded: Vec<RouteExcluded>,
+    /// Where nobody has the model: the nearest names that some reachable node has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nearest: Vec<String>,
 }
 
 /// Answer of `set-port`.

@@ -2,4 +2,5 @@
 
 pub mod broker;
 pub mod control;
+pub mod journal;
 pub mod jsonrpc;

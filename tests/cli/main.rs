@@ -9,7 +9,9 @@
 mod absent;
 mod completions;
 mod demo;
+mod live;
 mod models;
+mod route;
 mod select;
 mod set_port;
 mod status;

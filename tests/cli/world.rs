@@ -8,6 +8,7 @@ use nvpair_proxy::control::socket::{ControlServer, ControlSocket};
 use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::ids::{JobId, NodeId, RunId};
 use nvpair_proxy::state::command::{Command as DaemonCommand, CommandQueue, Commands};
+use nvpair_proxy::state::follow::{Feed, Follower};
 use nvpair_proxy::state::query::Queries;
 use nvpair_proxy::wire::broker::{NodeRecord, Stats, WorkloadState};
 use nvpair_proxy::wire::control::*;
@@ -67,6 +68,18 @@ impl World {
     pub fn filter(&self) -> WorkloadFilter {
         let daemon = self.daemon.as_ref().unwrap();
         daemon.queries.filter.lock().unwrap().clone().unwrap()
+    }
+
+    /// The daemon ends.
+    pub fn end_daemon(&mut self) {
+        self.daemon = None;
+    }
+
+    /// A change for whoever follows.
+    pub fn publish(&self, id: u64) {
+        let daemon = self.daemon.as_ref().unwrap();
+        let feed = &daemon.queries.feed;
+        feed.publish(1, workload("ollama", id, WorkloadState::Queued));
     }
 
     /// The binary with these arguments, in this world and no other.
@@ -157,6 +170,7 @@ pub fn engine(id: &str) -> EngineId {
 #[derive(Default)]
 struct Canned {
     filter: Mutex<Option<WorkloadFilter>>,
+    feed: Feed,
 }
 
 fn node(engine_id: &str, id: &str, name: &str, kind: NodeKind, warm: &[&str]) -> NodeStatus {
@@ -331,5 +345,54 @@ impl Queries for Canned {
             schema_version: SCHEMA_VERSION,
             models,
         }
+    }
+
+    /// With three changes that happen at once.
+    fn follow(&self, filter: WorkloadFilter) -> Follower {
+        let follower = self.feed.follow(filter.clone());
+        *self.filter.lock().unwrap() = Some(filter);
+        for (seq, id, state) in [
+            (1, 91, WorkloadState::Queued),
+            (3, 90, WorkloadState::Completed),
+            (2, 91, WorkloadState::Running),
+        ] {
+            self.feed.publish(seq, workload("ollama", id, state));
+        }
+        follower
+    }
+
+    fn route(&self, engine: EngineId, model: &str) -> Option<RouteExplained> {
+        let candidate = |node: &str, name: &str, load, warm| RouteCandidate {
+            node: node.into(),
+            name: name.into(),
+            address: "127.0.0.1:1".into(),
+            pending: 0,
+            pressure: 0,
+            reserved: load,
+            in_flight: load,
+            load,
+            slots: 1,
+            warm,
+            pinned: false,
+        };
+        Some(RouteExplained {
+            schema_version: SCHEMA_VERSION,
+            engine,
+            model: model.to_owned(),
+            policy: "weighted".into(),
+            generation: 0,
+            pin: None,
+            candidates: vec![
+                candidate("tower", "tower.lan", 0, true),
+                candidate("this-pc", "this-pc", 1, true),
+            ],
+            excluded: vec![RouteExcluded {
+                node: "attic".into(),
+                name: "attic".into(),
+                reason: "does not advertise the model".into(),
+                near: vec!["qwen3:4b".into()],
+            }],
+            nearest: vec![],
+        })
     }
 }

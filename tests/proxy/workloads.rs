@@ -130,6 +130,46 @@ fn an_engine_that_dies_in_its_stream_completes() {
 }
 
 #[test]
+fn status_shows_what_a_request_under_way_reserves_and_where_it_counts() {
+    let gate = Gate::new();
+    let slow = || Engine::always(Reply::lines().chunk("1").gate(&gate).end());
+    let (a, b) = (slow(), slow());
+    let (broker, port) = Broker::over(&[&a, &b]);
+    let reserved = || {
+        let status = broker.world.json(&["status"]);
+        let nodes = status["nodes"].as_array().unwrap().clone();
+        nodes
+            .iter()
+            .map(|n| (n["reserved"].as_u64().unwrap(), n["load"].as_u64().unwrap()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(reserved(), [(0, 0), (0, 0)]);
+    let mut client = Client::connect(port);
+    client.post("/api/chat", &json!({"model": "m"}));
+    let mut head = client.head();
+    assert!(client.read_until(&mut head, "1"));
+    assert_eq!(reserved(), [(1, 1), (0, 0)]);
+    // The dry run sees it too, and takes nothing: the next request really goes where it says.
+    let route = || {
+        let told = broker
+            .world
+            .json(&["route", "--engine", "ollama", "--model", "m"]);
+        assert_eq!(told["generation"], 1);
+        told["candidates"][0]["node"].clone()
+    };
+    assert_eq!((route(), route()), (json!("n1"), json!("n1")));
+    let text = broker.world.run(&["status"]).out;
+    let row = text.lines().find(|l| l.trim().starts_with("n0")).unwrap();
+    let cells: Vec<_> = row.split_whitespace().collect();
+    assert_eq!(cells[4..8], ["1", "0", "0", "1"], "{text}");
+    // A newer snapshot counts it itself.
+    broker.priority(&["n0", "n1"]);
+    assert_eq!(reserved(), [(0, 0), (0, 0)]);
+    gate.open();
+    client.finish(head);
+}
+
+#[test]
 fn no_owner_is_no_workload_but_a_rejected_request() {
     let (broker, port) = Broker::with_facade("ollama");
     assert_eq!(chat(port), 502);

@@ -1,9 +1,9 @@
 //! The subcommands against a real daemon.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::client::post;
-use crate::support::daemon::World;
+use crate::support::daemon::{Lines, Process, World};
 use crate::support::engine::Reply;
 use crate::support::free_port;
 use crate::{chat, ollama, says, serve};
@@ -155,13 +155,75 @@ fn models_lists_every_model_with_its_owners() {
 }
 
 #[test]
+fn route_tells_the_order_that_requests_take_and_takes_nothing() {
+    let (a, b) = (ollama(&["m"], says("a")), ollama(&["m"], says("b")));
+    let c = ollama(&["m:8b"], says("c"));
+    let world = World::new();
+    let daemon = serve(
+        &world,
+        "policy = \"ordered\"",
+        &[("b", &b), ("a", &a), ("c", &c)],
+    );
+    let route = |model: &str| world.json(&["route", "--engine", "ollama", "--model", model]);
+    let order = |told: &Value| -> Vec<String> {
+        let all = told["candidates"].as_array().unwrap().iter();
+        all.map(|c| c["node"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    let told = route("m");
+    assert_eq!(order(&told), ["a", "b"]);
+    assert_eq!(told["excluded"][0]["node"], "c");
+    assert_eq!(told["excluded"][0]["near"], json!(["m:8b"]));
+    assert_eq!(world.run(&["select", "ollama", "b"]).code, 0);
+    let told = route("m");
+    assert_eq!(
+        (order(&told), &told["pin"]),
+        (vec!["b".to_owned(), "a".to_owned()], &json!("b"))
+    );
+    assert_eq!(post(daemon.port, "/api/chat", &chat("m")).text(), "b");
+    assert_eq!(order(&route("none")), [""; 0]);
+    let status = world.json(&["status"]);
+    assert_eq!(status["nodes"][0]["reserved"], 0);
+}
+
+#[test]
+fn followers_see_a_request_from_admission_to_its_end() {
+    let a = ollama(&["m"], says("a"));
+    let world = World::new();
+    let mut daemon = serve(&world, "", &[("a", &a)]);
+    let mut follow = Process::spawn(&mut world.command(&["workloads", "--follow"]));
+    let lines = Lines::of(follow.child().stdout.take().unwrap());
+    // The header comes when it follows.
+    lines.expect("ENGINE");
+    post(daemon.port, "/api/chat", &chat("m"));
+    lines.expect(" completed ");
+    let text = lines.text();
+    let states: Vec<_> = text
+        .lines()
+        .skip(1)
+        .map(|l| l.split_whitespace().nth(3).unwrap().to_owned())
+        .collect();
+    assert_eq!(
+        states,
+        ["queued", "queued", "running", "completed"],
+        "{text}"
+    );
+    daemon.process.terminate();
+    assert_eq!(daemon.process.exit_code(), 0);
+    assert_eq!(follow.exit_code(), 1, "it is told that the daemon ended");
+}
+
+#[test]
 fn without_a_daemon_every_command_ends_with_3_and_names_the_socket() {
     let world = World::new();
     let port = free_port().to_string();
     for args in [
         &["status"][..],
         &["models"],
+        &["route", "--engine", "ollama", "--model", "m"],
         &["workloads"],
+        &["workloads", "--follow"],
+        &["status", "--watch"],
         &["select", "ollama", "a"],
         &["set-port", "ollama", &port],
     ] {

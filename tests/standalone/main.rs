@@ -13,6 +13,7 @@ mod support;
 mod control;
 mod demo;
 mod ending;
+mod journal;
 mod looping;
 mod ports;
 mod serving;

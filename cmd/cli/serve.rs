@@ -1,108 +1,24 @@
-//! The command line: subcommands, flags, help texts.
+//! `serve` on the command line.
 //!
-//! Owns: what may be written and its parsed form. Leaves to others: the drop-in form (`argv`), what
-//! a subcommand does (its file).
+//! Owns: its flags, who drives the daemon, and the values that only it takes.
+//! Leaves to others: running it (`crate::serve`).
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{Arg, ArgAction, Args, ColorChoice, Command, Parser, Subcommand};
-use clap_complete::Shell;
+use clap::{Arg, Args, Command};
 use nvpair_proxy::config::file::engine_named as engine;
 use nvpair_proxy::config::node_url::NodeUrl;
 use nvpair_proxy::config::settings::Flags;
 use nvpair_proxy::rules::budget::Cap;
 use nvpair_proxy::rules::engine::{EngineId, known_engines};
-use nvpair_proxy::rules::ids::JobId;
 use nvpair_proxy::rules::log_level::{LogFormat, LogLevel};
 use nvpair_proxy::rules::{port, units};
-use nvpair_proxy::wire::broker::WorkloadState;
 
-const ROOT_EXAMPLES: &str = "\
-Examples:
-  nvpair-proxy serve                          front the engines on this machine
-  nvpair-proxy serve --node ollama=http://tower.lan:11434
-  nvpair-proxy status                         what it does, in another terminal
-  nvpair-proxy workloads --engine ollama      recent and live requests
-  nvpair-proxy select ollama tower.lan        send everything to one node
-
-Exit codes:
-  0  done
-  1  failed
-  2  wrong usage or invalid configuration
-  3  no daemon reachable
-  4  the daemon refused (unknown node, port taken, engine not enabled)";
-
-/// Routes local inference requests to whichever machine can serve them.
-///
-/// Ollama, LM Studio and llama.cpp behind the addresses their clients already use: each request
-/// goes to a node that has the model, and is started elsewhere if that node fails before its first
-/// byte.
-///
-/// Without a subcommand and with no terminal on stdin it runs as `serve --broker`.
-#[derive(Debug, Parser)]
-#[command(name = "nvpair-proxy", version, max_term_width = 100)]
-#[command(after_help = ROOT_EXAMPLES, after_long_help = ROOT_EXAMPLES)]
-pub struct Cli {
-    /// Flags of every subcommand.
-    #[command(flatten)]
-    pub globals: Globals,
-    /// What to do.
-    #[command(subcommand)]
-    pub verb: Verb,
-}
-
-/// Flags of every subcommand.
-#[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Global options")]
-pub struct Globals {
-    /// Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]
-    ///
-    /// Default: $XDG_RUNTIME_DIR/nvpair-proxy/control.sock, else in the state folder.
-    #[arg(long, global = true, value_name = "PATH")]
-    pub socket: Option<PathBuf>,
-    /// Print one JSON document and nothing else on stdout
-    #[arg(long, global = true)]
-    pub json: bool,
-    /// Say more; for `serve`, log at debug
-    #[arg(short, long, global = true, action = ArgAction::Count)]
-    pub verbose: u8,
-    /// Say less: no confirmations; for `serve`, log warnings and errors only
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
-    pub quiet: bool,
-    /// When to use colour; `auto` also obeys NO_COLOR
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
-    pub color: ColorChoice,
-}
-
-/// The subcommands.
-#[derive(Debug, Subcommand)]
-pub enum Verb {
-    /// Run the daemon in the foreground
-    Serve(Box<ServeArgs>),
-    /// Show facades, nodes and their load, scheduler and counts
-    Status(StatusArgs),
-    /// Pin a facade to one node, or let it choose again
-    Select(SelectArgs),
-    /// Move a facade to another port; it is remembered
-    SetPort(SetPortArgs),
-    /// Show recent and live requests, or the timeline of one
-    Workloads(WorkloadsArgs),
-    /// Show the models of all nodes
-    Models(ModelsArgs),
-    /// Print the completion script of a shell
-    Completions(CompletionsArgs),
-    /// Write completions/ and man/
-    #[command(hide = true)]
-    Generate(GenerateArgs),
-    /// Run one sample engine
-    #[command(hide = true)]
-    DemoEngine(DemoEngineArgs),
-}
+use super::Globals;
 
 const SERVE_EXAMPLES: &str = "\
 Examples:
@@ -210,169 +126,6 @@ impl ServeArgs {
     }
 }
 
-const STATUS_EXAMPLES: &str = "\
-Examples:
-  nvpair-proxy status
-  nvpair-proxy status --json | jq '.nodes[] | {id, load}'";
-
-/// `status`.
-#[derive(Debug, Args)]
-#[command(after_help = STATUS_EXAMPLES)]
-pub struct StatusArgs {}
-
-const SELECT_EXAMPLES: &str = "\
-Examples:
-  nvpair-proxy select ollama tower.lan    every Ollama request goes to tower.lan while it can
-  nvpair-proxy select ollama --auto       choose by load again";
-
-/// `select`.
-#[derive(Debug, Args)]
-#[command(after_help = SELECT_EXAMPLES)]
-pub struct SelectArgs {
-    /// Engine of the facade
-    #[arg(value_parser = engine_parser())]
-    pub engine: EngineId,
-    /// Node, by id or by a name that only one node has
-    #[arg(required_unless_present = "auto", conflicts_with = "auto")]
-    pub node: Option<String>,
-    /// Remove the pin
-    #[arg(long)]
-    pub auto: bool,
-}
-
-const SET_PORT_EXAMPLES: &str = "\
-Examples:
-  nvpair-proxy set-port ollama 11500
-  nvpair-proxy set-port ollama 0          back to the standalone default, 11435";
-
-/// `set-port`.
-#[derive(Debug, Args)]
-#[command(after_help = SET_PORT_EXAMPLES)]
-pub struct SetPortArgs {
-    /// Engine of the facade
-    #[arg(value_parser = engine_parser())]
-    pub engine: EngineId,
-    /// New port; 0 = the engine's standalone default
-    #[arg(allow_negative_numbers = true)]
-    pub port: u16,
-}
-
-const WORKLOADS_EXAMPLES: &str = "\
-Examples:
-  nvpair-proxy workloads --limit 10
-  nvpair-proxy workloads --state failed --engine ollama
-  nvpair-proxy workloads 90               its timeline, if only one facade has a 90
-  nvpair-proxy workloads ollama/90";
-
-/// `workloads`.
-#[derive(Debug, Args)]
-#[command(after_help = WORKLOADS_EXAMPLES)]
-pub struct WorkloadsArgs {
-    /// Show the timeline of this one: ENGINE/ID, or ID where it is unique
-    #[arg(value_name = "ID", value_parser = workload_ref)]
-    #[arg(conflicts_with_all = ["state", "model", "node", "limit"])]
-    pub id: Option<WorkloadRef>,
-    /// Only this facade
-    #[arg(long, value_parser = engine_parser())]
-    pub engine: Option<EngineId>,
-    /// Only those in this state
-    #[arg(long, value_parser = state_parser())]
-    pub state: Option<WorkloadState>,
-    /// Only those for this model
-    #[arg(long)]
-    pub model: Option<String>,
-    /// Only those on this node, by id or by a name that only one node has
-    #[arg(long)]
-    pub node: Option<String>,
-    /// At most so many, newest first [default: 50]
-    #[arg(long, value_name = "N")]
-    pub limit: Option<usize>,
-}
-
-/// One workload on the command line: `90`, `ollama/90` or `RUN/ollama/90`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkloadRef {
-    /// Run id.
-    pub run: Option<String>,
-    /// Its facade.
-    pub engine: Option<EngineId>,
-    /// Its number.
-    pub id: JobId,
-}
-
-const MODELS_EXAMPLES: &str = "\
-Examples:
-  nvpair-proxy models
-  nvpair-proxy models --engine ollama --loaded";
-
-/// `models`.
-#[derive(Debug, Args)]
-#[command(after_help = MODELS_EXAMPLES)]
-pub struct ModelsArgs {
-    /// Only this facade
-    #[arg(long, value_parser = engine_parser())]
-    pub engine: Option<EngineId>,
-    /// Only models that some node has in memory
-    #[arg(long)]
-    pub loaded: bool,
-}
-
-const COMPLETIONS_EXAMPLES: &str = "\
-Examples:
-  nvpair-proxy completions bash > ~/.local/share/bash-completion/completions/nvpair-proxy
-  nvpair-proxy completions fish > ~/.config/fish/completions/nvpair-proxy.fish";
-
-/// `completions`.
-#[derive(Debug, Args)]
-#[command(after_help = COMPLETIONS_EXAMPLES)]
-pub struct CompletionsArgs {
-    /// The shell
-    pub shell: Shell,
-}
-
-/// `generate`.
-#[derive(Debug, Args)]
-pub struct GenerateArgs {
-    /// Folder that holds completions/ and man/
-    #[arg(default_value = ".")]
-    pub dir: PathBuf,
-    /// Write nothing; fail if anything there is out of date
-    #[arg(long)]
-    pub check: bool,
-}
-
-/// `demo-engine`.
-#[derive(Debug, Args)]
-pub struct DemoEngineArgs {
-    /// Whose dialect it speaks
-    #[arg(long, value_name = "NAME", value_parser = engine_parser())]
-    pub engine: EngineId,
-    /// Loopback address to listen on; port 0 takes a free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:0")]
-    pub listen: std::net::SocketAddr,
-    /// Its name, told in its answers
-    #[arg(long, default_value = "sample")]
-    pub name: String,
-    /// A model it lists (repeatable); the first one is loaded
-    #[arg(long = "model", value_name = "NAME")]
-    pub models: Vec<String>,
-    /// Time before each token
-    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = units::parse_duration)]
-    pub token_delay: Duration,
-    /// Answer every n-th request 503
-    #[arg(long, value_name = "N")]
-    pub refuse_every: Option<u32>,
-    /// Origin of a llama-server that does the work
-    #[arg(long, value_name = "URL")]
-    pub behind: Option<String>,
-}
-
-/// Engines of the table; clap offers the nearest one.
-fn engine_parser() -> impl TypedValueParser<Value = EngineId> {
-    PossibleValuesParser::new(EngineId::all().map(EngineId::as_str))
-        .try_map(|s| s.parse::<EngineId>())
-}
-
 fn level_parser() -> impl TypedValueParser<Value = LogLevel> {
     PossibleValuesParser::new(["debug", "info", "warn", "error"])
         .try_map(|s| LogLevel::parse(&s).ok_or("no such level"))
@@ -381,22 +134,6 @@ fn level_parser() -> impl TypedValueParser<Value = LogLevel> {
 fn format_parser() -> impl TypedValueParser<Value = LogFormat> {
     PossibleValuesParser::new([LogFormat::Text, LogFormat::Json].map(LogFormat::as_str))
         .try_map(|s| LogFormat::parse(&s).ok_or("no such form"))
-}
-
-/// Every state, in the order of a life.
-const STATES: [WorkloadState; 5] = [
-    WorkloadState::Queued,
-    WorkloadState::Running,
-    WorkloadState::Completed,
-    WorkloadState::Failed,
-    WorkloadState::Cancelled,
-];
-
-fn state_parser() -> impl TypedValueParser<Value = WorkloadState> {
-    PossibleValuesParser::new(STATES.map(WorkloadState::as_str)).try_map(|s| {
-        let state = STATES.into_iter().find(|state| state.as_str() == s);
-        state.ok_or("no such state")
-    })
 }
 
 fn engine_port(text: &str) -> Result<(EngineId, Option<u16>), String> {
@@ -469,30 +206,14 @@ fn cap(text: &str) -> Result<Cap, units::DurationError> {
     units::parse_duration(text).map(Cap::from_setting)
 }
 
-fn workload_ref(text: &str) -> Result<WorkloadRef, String> {
-    let mut parts = text.rsplit('/');
-    let id = parts
-        .next()
-        .and_then(|id| id.parse().ok())
-        .ok_or_else(|| format!("{text:?} is no workload; write ID or ENGINE/ID"))?;
-    let engine = parts.next().map(engine).transpose()?;
-    let run = parts.next().map(str::to_owned);
-    if parts.next().is_some() {
-        return Err(format!(
-            "{text:?} is no workload; write RUN/ENGINE/ID at most"
-        ));
-    }
-    Ok(WorkloadRef {
-        run,
-        engine,
-        id: JobId(id),
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use clap::Parser;
+
+    use super::super::{Cli, Verb};
     use super::*;
-    use clap::CommandFactory;
 
     fn serve(line: &str) -> Result<ServeArgs, clap::Error> {
         let words = ["p", "serve"].into_iter().chain(line.split_whitespace());
@@ -504,11 +225,6 @@ mod tests {
 
     fn ollama() -> EngineId {
         EngineId::parse("ollama").unwrap()
-    }
-
-    #[test]
-    fn the_tree_is_sound() {
-        Cli::command().debug_assert();
     }
 
     #[test]
@@ -594,19 +310,5 @@ mod tests {
         assert_eq!(level("-v"), Some(LogLevel::Debug));
         assert_eq!(level("-q"), Some(LogLevel::Warn));
         assert_eq!(level("-v --log-level error"), Some(LogLevel::Error));
-    }
-
-    #[test]
-    fn workloads_are_named_with_or_without_engine_and_run() {
-        let plain = workload_ref("90").unwrap();
-        assert_eq!((plain.run, plain.engine, plain.id), (None, None, JobId(90)));
-        assert_eq!(workload_ref("ollama/90").unwrap().engine, Some(ollama()));
-        assert_eq!(
-            workload_ref("00ff/ollama/90").unwrap().run,
-            Some("00ff".to_owned())
-        );
-        for bad in ["", "x", "ollama/", "vllm/1", "a/b/ollama/1", "-1"] {
-            assert!(workload_ref(bad).is_err(), "{bad:?}");
-        }
     }
 }

@@ -1,0 +1,251 @@
+//! The dry run of one decision: who would get a request for this model now, and why (product
+//! section 4, `route`).
+//!
+//! Owns: telling every node's part in it. Leaves to others: the decision, which is made by the very
+//! parts that serve a request: the facade's view, the scheduler's order, one node an address.
+
+use std::collections::BTreeMap;
+
+use crate::rules::candidates::{Candidate, Exclusion, drop_shared};
+use crate::rules::discovery::Node;
+use crate::rules::engine::Naming;
+use crate::rules::ids::NodeId;
+use crate::rules::nearest::nearest;
+use crate::rules::reservations::Load;
+use crate::wire::control::{RouteCandidate, RouteExcluded, RouteExplained, SCHEMA_VERSION};
+
+use super::facade::{FacadeState, Routing};
+use super::scheduler::Scheduler;
+
+/// Near names that are told of one node, and of all.
+const NEAR: usize = 3;
+
+/// Decides as a request for `model` would be decided, and takes nothing.
+pub fn explain(facade: &FacadeState, scheduler: &Scheduler, model: &str) -> RouteExplained {
+    let naming = facade.engine().spec().naming;
+    let routing = facade.routing();
+    let owners = routing.view.candidates(Some(&naming.normalize(model)));
+    let mut tried = owners.to_vec();
+    let (generation, loads) = scheduler.preview(routing.pin.as_ref(), &mut tried);
+    let loads: BTreeMap<NodeId, Load> = std::iter::zip(&tried, loads)
+        .map(|(c, load)| (c.target.node.clone(), load))
+        .collect();
+    let ordered = tried.clone();
+    if routing.view.shares_addresses() {
+        drop_shared(&mut tried);
+    }
+    let nodes: BTreeMap<NodeId, Node> = facade
+        .nodes()
+        .into_iter()
+        .map(|n| (n.id.clone(), n))
+        .collect();
+    let candidates: Vec<_> = tried
+        .iter()
+        .map(|c| candidate(c, &routing, &nodes, &loads))
+        .collect();
+    let excluded = nodes
+        .values()
+        .filter(|n| !tried.iter().any(|c| c.target.node == n.id))
+        .map(|n| excluded(n, naming, model, &routing, &ordered))
+        .collect();
+    RouteExplained {
+        schema_version: SCHEMA_VERSION,
+        engine: facade.engine(),
+        model: model.to_owned(),
+        policy: scheduler.policy().as_str().to_owned(),
+        generation: generation.0,
+        pin: routing.pin.clone(),
+        nearest: match candidates.is_empty() {
+            true => near(model, routing.view.models().map(|(known, _)| known)),
+            false => Vec::new(),
+        },
+        candidates,
+        excluded,
+    }
+}
+
+fn candidate(
+    c: &Candidate,
+    routing: &Routing,
+    nodes: &BTreeMap<NodeId, Node>,
+    loads: &BTreeMap<NodeId, Load>,
+) -> RouteCandidate {
+    let node = &c.target.node;
+    let load = loads.get(node).copied().unwrap_or_default();
+    RouteCandidate {
+        node: node.clone(),
+        name: nodes.get(node).map_or_else(String::new, |n| n.host.clone()),
+        address: c.target.authority.to_string(),
+        pending: load.pending,
+        pressure: load.pressure,
+        reserved: load.reserved,
+        in_flight: load.in_flight,
+        load: load.estimate(),
+        slots: c.target.slots,
+        warm: c.warm,
+        pinned: routing.pin.as_ref() == Some(node),
+    }
+}
+
+/// Unreachable goes before anything else; then it is no owner, or its address is another's.
+fn excluded(
+    node: &Node,
+    naming: Naming,
+    model: &str,
+    routing: &Routing,
+    ordered: &[Candidate],
+) -> RouteExcluded {
+    let unreachable = routing
+        .view
+        .excluded()
+        .iter()
+        .find(|(id, _)| *id == node.id);
+    let why = match unreachable {
+        Some((_, why)) => why.clone(),
+        None => shared(node, ordered).unwrap_or(Exclusion::NotAnOwner),
+    };
+    RouteExcluded {
+        node: node.id.clone(),
+        name: node.host.clone(),
+        near: match why {
+            Exclusion::NotAnOwner => {
+                let model = naming.normalize(model);
+                near(&model, node.models.iter().map(String::as_str))
+            },
+            _ => Vec::new(),
+        },
+        reason: why.to_string(),
+    }
+}
+
+/// It owns the model, but a node in front of it has the same address.
+fn shared(node: &Node, ordered: &[Candidate]) -> Option<Exclusion> {
+    let own = ordered.iter().find(|c| c.target.node == node.id)?;
+    let first = ordered
+        .iter()
+        .find(|c| c.target.authority == own.target.authority)?;
+    Some(Exclusion::SameAs(first.target.node.clone()))
+}
+
+fn near<'a>(model: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let found = nearest(model, known, NEAR);
+    found.into_iter().map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::command::{PrioritySnapshot, Rank};
+    use super::super::facade::Alone;
+    use super::*;
+    use crate::rules::discovery::tests::node;
+    use crate::rules::engine::EngineId;
+    use crate::rules::policy::Policy;
+
+    fn facade() -> FacadeState {
+        let facade = FacadeState::new(EngineId::parse("ollama").unwrap(), Arc::new(Alone));
+        facade.opened(11435, 0);
+        facade
+    }
+
+    fn tried(told: &RouteExplained) -> Vec<&str> {
+        told.candidates.iter().map(|c| c.node.as_str()).collect()
+    }
+
+    fn reasons(told: &RouteExplained) -> Vec<(&str, &str)> {
+        told.excluded
+            .iter()
+            .map(|e| (e.node.as_str(), e.reason.as_str()))
+            .collect()
+    }
+
+    #[test]
+    fn every_node_is_told_of_with_its_place_or_its_reason() {
+        let f = facade();
+        for (id, port, models) in [
+            ("a", 1, &["qwen3:8b"][..]),
+            ("b", 2, &["qwen3:8b"]),
+            ("c", 3, &["qwen3:4b", "phi4"]),
+            ("down", 4, &["qwen3:8b"]),
+            ("twin", 1, &["qwen3:8b"]),
+            ("us", 11435, &["qwen3:8b"]),
+        ] {
+            let mut n = node(id, port, models);
+            if id == "down" {
+                n.extra.unreachable = Some("connection refused".into());
+            }
+            if id == "b" {
+                n.extra.warm = vec!["qwen3:8b".into()];
+            }
+            f.add_manual(n);
+        }
+        f.snapshot(vec![node("den", 9, &["qwen3:8b"])]);
+        let told = explain(&f, &Scheduler::new(Policy::Weighted), "qwen3:8b");
+        assert_eq!(tried(&told), ["b", "a"], "warm goes first");
+        assert!(told.candidates[0].warm);
+        assert_eq!(told.candidates[0].address, "127.0.0.1:2");
+        assert_eq!(
+            reasons(&told),
+            [
+                ("c", "does not advertise the model"),
+                ("den", "relayed, but its certificate is not pinned here"),
+                ("down", "does not answer: connection refused"),
+                ("twin", "has the same address as a"),
+                (
+                    "us",
+                    "is this machine, and no healthy local engine is known"
+                ),
+            ]
+        );
+        assert_eq!(told.excluded[0].near, ["qwen3:4b"]);
+        assert!(told.nearest.is_empty());
+    }
+
+    #[test]
+    fn the_order_is_the_policy_s_and_nothing_is_taken() {
+        let f = facade();
+        for (id, port) in [("a", 1), ("b", 2), ("c", 3)] {
+            f.add_manual(node(id, port, &["m"]));
+        }
+        let s = Scheduler::new(Policy::Listed);
+        let rank = |id: &str, pending, gpu_pressure| Rank {
+            id: id.into(),
+            pending,
+            gpu_pressure,
+        };
+        s.apply(PrioritySnapshot {
+            generation: 7,
+            nodes: vec!["b".into(), "c".into()],
+            ranks: vec![rank("b", 2, 1), rank("c", 1, 0)],
+        });
+        let told = explain(&f, &s, "m:latest");
+        assert_eq!(tried(&told), ["c", "b", "a"]);
+        let b = &told.candidates[1];
+        assert_eq!((b.pending, b.pressure, b.reserved, b.load), (2, 1, 0, 3));
+        assert_eq!((told.generation, told.policy.as_str()), (7, "listed"));
+        for _ in 0..3 {
+            assert_eq!(
+                explain(&f, &s, "m"),
+                RouteExplained {
+                    model: "m".into(),
+                    ..told.clone()
+                }
+            );
+        }
+        assert!(f.select(Some("a".into())));
+        let told = explain(&f, &s, "m");
+        assert_eq!(tried(&told), ["a", "b", "c"]);
+        assert!(told.candidates[0].pinned && !told.candidates[1].pinned);
+        assert_eq!(told.pin, Some("a".into()));
+    }
+
+    #[test]
+    fn without_an_owner_the_nearest_names_are_told() {
+        let f = facade();
+        f.add_manual(node("a", 1, &["qwen3:8b"]));
+        let told = explain(&f, &Scheduler::new(Policy::Ordered), "qwen3:7b");
+        assert!(told.candidates.is_empty());
+        assert_eq!(told.nearest, ["qwen3:8b"]);
+    }
+}

@@ -1,0 +1,75 @@
+//! A finished workload as the journal keeps it.
+//!
+//! Owns: reading attempts out of a timeline. Leaves to others: the record's form (`wire::journal`).
+
+use crate::rules::ids::NodeId;
+use crate::rules::reservations::Load;
+use crate::wire::journal::{Attempt, AttemptOutcome, Record, VERSION};
+
+use super::{Inner, Job, Step};
+
+/// Takes finished workloads. Called on the task of the request: must not block.
+pub trait Finished: Send + Sync {
+    /// Takes one.
+    fn finished(&self, record: Box<Record>);
+}
+
+/// The load that was shown when a node was chosen.
+pub(super) fn terms(l: &Load) -> [u64; 3] {
+    [l.pending, l.pressure, l.reserved.max(l.in_flight)]
+}
+
+impl Job {
+    /// The record of a job that ended at this Unix millisecond.
+    pub(super) fn record(&self, inner: &Inner, ended_at: u64) -> Box<Record> {
+        let a = &self.admission;
+        Box::new(Record {
+            v: VERSION,
+            run_id: self.all.run_id.clone(),
+            engine: a.engine,
+            id: a.id,
+            model: a.model.clone(),
+            path: a.path.to_owned(),
+            body_bytes: a.body_bytes,
+            created_at: a.created_at,
+            started_at: inner.started_at,
+            ended_at,
+            state: inner.life.state(),
+            status: inner.status,
+            error: inner.error.clone(),
+            framing: inner.framing,
+            attempts: attempts(inner),
+            stats: inner.stats.clone(),
+        })
+    }
+}
+
+/// Each dispatch with what followed it; what nothing followed was under way at the end.
+fn attempts(inner: &Inner) -> Vec<Attempt> {
+    let mut all: Vec<Attempt> = Vec::with_capacity(1);
+    let settle = |node: &NodeId, outcome, status, all: &mut Vec<Attempt>| {
+        if let Some(last) = all.last_mut().filter(|l| l.node == *node) {
+            last.outcome = outcome;
+            last.status = status;
+        }
+    };
+    for (at, step) in &inner.timeline {
+        match step {
+            Step::Dispatched(node, load) => all.push(Attempt {
+                node: node.clone(),
+                at_ms: u64::from(*at),
+                load: terms(load),
+                outcome: AttemptOutcome::Abandoned,
+                status: None,
+            }),
+            Step::Refused(node, failure, _) => {
+                settle(node, (*failure).into(), failure.status(), &mut all);
+            },
+            Step::Started(node) => {
+                settle(node, AttemptOutcome::Committed, inner.status, &mut all);
+            },
+            Step::Admitted | Step::Waiting | Step::Ended(..) => {},
+        }
+    }
+    all
+}

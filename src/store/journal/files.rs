@@ -1,0 +1,229 @@
+//! The journal's files: `journal-NNNNNN.jsonl`, the highest number is the one being written.
+//!
+//! Owns: names, sizes, turning over, the torn line of a crash, reading back.
+//! Leaves to others: when to write (`super`).
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use crate::wire::journal::{Record, VERSION};
+
+/// A file is closed before it grows over this.
+const FILE_BYTES: u64 = 4 * 1024 * 1024;
+
+/// So many files are kept.
+const FILES: usize = 8;
+
+const PREFIX: &str = "journal-";
+const SUFFIX: &str = ".jsonl";
+
+/// What is in one file.
+#[derive(Debug, Default)]
+pub struct Contents {
+    /// Its records, in the order in which they ended.
+    pub records: Vec<Record>,
+    /// Lines that are no record of this version.
+    pub skipped: usize,
+}
+
+/// The files of a folder, oldest first.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let files = numbered(dir)?.into_iter();
+    Ok(files.map(|n| dir.join(name(n))).collect())
+}
+
+/// Reads one file. Lines that cannot be read, such as a torn last one, are counted and skipped.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn read(path: &Path) -> io::Result<Contents> {
+    let mut contents = Contents::default();
+    for line in fs::read(path)?.split(|b| *b == b'\n') {
+        match record(line) {
+            Some(record) => contents.records.push(record),
+            None if line.is_empty() => {},
+            None => contents.skipped += 1,
+        }
+    }
+    Ok(contents)
+}
+
+fn record(line: &[u8]) -> Option<Record> {
+    let record: Record = serde_json::from_slice(line).ok()?;
+    (record.v == VERSION).then_some(record)
+}
+
+fn name(number: u32) -> String {
+    format!("{PREFIX}{number:06}{SUFFIX}")
+}
+
+fn numbered(dir: &Path) -> io::Result<Vec<u32>> {
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let found = entry?.file_name();
+        let number = found.to_str().and_then(|n| {
+            let digits = n.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
+            digits
+                .parse()
+                .ok()
+                .filter(|n| name(*n) == found.to_string_lossy())
+        });
+        numbers.extend(number);
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// The one being written.
+struct Current {
+    file: File,
+    number: u32,
+    len: u64,
+}
+
+/// The files of one folder, to append to.
+pub(super) struct Files {
+    dir: PathBuf,
+    file_bytes: u64,
+    files: usize,
+    current: Option<Current>,
+}
+
+impl Files {
+    /// Nothing is opened yet.
+    pub(super) fn new(dir: &Path) -> Self {
+        Self::with_limits(dir, FILE_BYTES, FILES)
+    }
+
+    /// The same with limits of a test's own.
+    pub(super) fn with_limits(dir: &Path, file_bytes: u64, files: usize) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            file_bytes,
+            files,
+            current: None,
+        }
+    }
+
+    /// Appends whole lines, as many as go into a file in one write; how many are in, and why not all.
+    pub(super) fn append(&mut self, lines: &[Vec<u8>]) -> (usize, io::Result<()>) {
+        let mut written = 0;
+        while written < lines.len() {
+            match self.append_some(&lines[written..]) {
+                Ok(n) => written += n,
+                Err(e) => {
+                    // The next batch looks at the folder anew: it may have been cleaned or replaced.
+                    self.current = None;
+                    return (written, Err(e));
+                },
+            }
+        }
+        (written, Ok(()))
+    }
+
+    fn append_some(&mut self, lines: &[Vec<u8>]) -> io::Result<usize> {
+        let current = match self.current.take() {
+            Some(current) => current,
+            None => self.resume()?,
+        };
+        let room = self.file_bytes.saturating_sub(current.len);
+        let current = match (lines[0].len() as u64) > room && current.len > 0 {
+            true => self.turn_over(current.number)?,
+            false => current,
+        };
+        let current = self.current.insert(current);
+        let mut batch = lines[0].clone();
+        let mut n = 1;
+        let room = self.file_bytes.saturating_sub(current.len);
+        for line in &lines[1..] {
+            if (batch.len() + line.len()) as u64 > room {
+                break;
+            }
+            batch.extend_from_slice(line);
+            n += 1;
+        }
+        if let Err(e) = current.file.write_all(&batch) {
+            // A part may be in. Failing that, the torn line is found when the file is opened again.
+            drop(current.file.set_len(current.len));
+            return Err(e);
+        }
+        current.len += batch.len() as u64;
+        Ok(n)
+    }
+
+    /// The newest file, repaired, or the first one.
+    fn resume(&self) -> io::Result<Current> {
+        make_folder(&self.dir)?;
+        let Some(number) = numbered(&self.dir)?.pop() else {
+            return self.create(1);
+        };
+        let path = self.dir.join(name(number));
+        let mut file = open_own(&path)?;
+        let len = repair(&mut file, &path)?;
+        Ok(Current { file, number, len })
+    }
+
+    /// Begins the next file and removes those that are too many.
+    fn turn_over(&self, number: u32) -> io::Result<Current> {
+        let next = self.create(number + 1)?;
+        let numbers = numbered(&self.dir)?;
+        for old in &numbers[..numbers.len().saturating_sub(self.files)] {
+            fs::remove_file(self.dir.join(name(*old)))?;
+        }
+        Ok(next)
+    }
+
+    fn create(&self, number: u32) -> io::Result<Current> {
+        let file = open_own(&self.dir.join(name(number)))?;
+        let len = file.metadata()?.len();
+        Ok(Current { file, number, len })
+    }
+}
+
+/// Cuts off what a crash left of a last line, and says so; a whole line that lacks only its end gets
+/// it. Gives the length.
+fn repair(file: &mut File, path: &Path) -> io::Result<u64> {
+    let mut content = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.read_to_end(&mut content)?;
+    let whole = content
+        .iter()
+        .rposition(|b| *b == b'\n')
+        .map_or(0, |i| i + 1);
+    let tail = &content[whole..];
+    if tail.is_empty() {
+        return Ok(content.len() as u64);
+    }
+    if record(tail).is_some() {
+        file.write_all(b"\n")?;
+        return Ok(content.len() as u64 + 1);
+    }
+    file.set_len(whole as u64)?;
+    tracing::warn!(
+        file = %path.display(), bytes = tail.len(),
+        "the journal's last line was torn by a crash and is skipped"
+    );
+    Ok(whole as u64)
+}
+
+/// Makes a folder that only its owner may enter; one that is there stays as it is.
+pub(super) fn make_folder(dir: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(dir)
+}
+
+/// Opens a file for reading and appending, made if need be, for its owner only.
+pub(super) fn open_own(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
