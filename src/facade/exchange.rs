@@ -145,6 +145,7 @@ impl Exchange {
                 Action::Resolve => Event::Resolved {
                     candidates: self.resolve(),
                 },
+                Action::Send { candidate, .. } if self.has_left(candidate) => Event::Gone,
                 Action::Send { candidate, last } => match self.send(candidate, last).await {
                     Ok((target, committed)) => return self.commit(target, committed),
                     Err(failure) => Event::Failed(failure),
@@ -203,6 +204,12 @@ impl Exchange {
         };
         self.report
             .admit(model.path, model.name.clone(), body_bytes, owners);
+    }
+
+    /// Whether a candidate left discovery since it was looked up. One pass has no attempt to save.
+    fn has_left(&self, candidate: usize) -> bool {
+        let routing = self.report.facade().state.routing();
+        self.effort == Effort::Budget && !routing.knows(&self.candidates[candidate].target.node)
     }
 
     async fn send(

@@ -246,3 +246,40 @@ fn the_end_of_the_link_ends_each_job_once_and_then_us() {
     }
     assert_eq!(rest.len(), 4, "{rest:#?}");
 }
+
+#[test]
+fn owners_that_leave_together_cost_the_one_attempt_that_was_under_way() {
+    let engines: Vec<_> = (0..5).map(|_| Engine::always(Reply::silence())).collect();
+    let (broker, port) = Broker::with_facade("ollama");
+    broker.join("ollama", &engines.iter().collect::<Vec<_>>());
+    let here = |(i, engine): (usize, &Engine)| {
+        let mut record = record(&format!("n{i}"), engine.port(), &["m"]);
+        record["ip"] = json!("127.0.0.1");
+        record
+    };
+    let all: Vec<_> = engines.iter().enumerate().map(here).collect();
+    said_by_snapshot(&broker, &all);
+    let mut client = Client::connect(port);
+    client.post("/api/chat", &json!({"model": "m"}));
+    engines[0].hit(1);
+    for i in 0..5 {
+        broker.request("ollama:node/remove-manual", &json!({"id": format!("n{i}")}));
+    }
+    broker.notify("ollama:discovery:nodes", &json!({"nodes": []}));
+    broker.expect("workload:submitted", |p| p["workloadInfo"]["seq"] == 3);
+    // One of them comes back while the request waits.
+    engines[4].now(|_| Reply::with(200, &[], "back"));
+    broker.node("ollama", "n4", engines[4].port(), &["m"]);
+    assert_eq!(client.answer().text(), "back");
+    assert_eq!(
+        broker.story("1"),
+        [
+            "submitted queued -",
+            "submitted queued n0",
+            "submitted queued -",
+            "submitted queued n4",
+            "started running n4",
+            "completed completed n4",
+        ]
+    );
+}

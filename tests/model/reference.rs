@@ -46,6 +46,8 @@ enum Fate {
     Silent,
     Lost,
     Served(u16),
+    /// Gone before anything was sent to it: no attempt.
+    Skipped,
 }
 
 struct Round {
@@ -70,7 +72,8 @@ struct Request {
 
 impl Request {
     fn dispatches(&self) -> usize {
-        self.rounds.iter().map(|r| r.tried.len()).sum()
+        let tried = self.rounds.iter().flat_map(|r| &r.tried);
+        tried.filter(|fate| **fate != Fate::Skipped).count()
     }
 
     /// Dispatches that this request may have in all.
@@ -133,7 +136,8 @@ impl Request {
         let [.., before, now] = held[..] else {
             return false;
         };
-        let all_501 = |fates: &[Fate]| fates.iter().all(|f| *f == Fate::Refused(501));
+        let says_501 = |f: &Fate| matches!(f, Fate::Refused(501) | Fate::Skipped);
+        let all_501 = |fates: &[Fate]| fates.iter().all(says_501);
         let now_before_this = &now.tried[..now.tried.len() - 1];
         now.tried.len() == now.owners.len() && all_501(&before.tried) && all_501(now_before_this)
     }
@@ -416,11 +420,12 @@ impl Reference {
         };
         let generation = self.generation;
         let r = &mut self.requests[i];
-        r.rounds
-            .last_mut()
-            .expect("checked above")
-            .tried
-            .push(Fate::Open);
+        let tried = &mut r.rounds.last_mut().expect("checked above").tried;
+        if r.kind != Kind::Other && !self.facades[usize::from(r.facade)].knows(node) {
+            tried.push(Fate::Skipped);
+            return self.next_attempt(i);
+        }
+        tried.push(Fate::Open);
         if let Some(counted) = &mut r.counted
             && counted.0 != node
         {

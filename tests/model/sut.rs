@@ -404,6 +404,10 @@ impl Sut {
     fn send(&mut self, i: usize, candidate: usize, last: bool) {
         let r = &mut self.requests[i];
         let target = r.candidates[candidate].target.node.clone();
+        let routing = self.facades[usize::from(r.facade)].routing();
+        if r.effort == Effort::Budget && !routing.knows(&target) {
+            return self.on(i, Event::Gone);
+        }
         if let Some(job) = &r.job {
             let load = r.claim.dispatch(&target);
             job.place(&target, load);
