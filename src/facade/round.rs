@@ -120,6 +120,7 @@ impl Round {
                 Action::Resolve => Event::Resolved {
                     candidates: self.resolve(),
                 },
+                Action::Send { candidate, .. } if self.has_left(candidate) => Event::Gone,
                 Action::Send { candidate, last } => {
                     let target = self.place(candidate, last);
                     match lane.attempt(self, &target).await {
@@ -193,6 +194,12 @@ impl Round {
             .collect();
         self.report
             .admit(model.path, model.name.clone(), self.body_bytes, owners);
+    }
+
+    /// Whether a candidate left discovery since it was looked up. One pass has no attempt to save.
+    fn has_left(&self, candidate: usize) -> bool {
+        let routing = self.report.facade().state.routing();
+        self.effort == Effort::Budget && !routing.knows(&self.candidates[candidate].target.node)
     }
 
     /// A dispatch begins: the request counts on this node now.

@@ -42,6 +42,8 @@ pub enum Event {
     },
     /// The attempt under way was lost before commit.
     Failed(Failure),
+    /// The candidate to send to left discovery since the lookup: nothing was sent.
+    Gone,
     /// The wait is over.
     Woke,
 }
@@ -133,6 +135,7 @@ impl Dispatch {
         match event {
             Event::Resolved { candidates } => self.resolved(candidates, now, roll),
             Event::Failed(failure) => self.failed(failure, now, roll),
+            Event::Gone => self.gone(now, roll),
             Event::Woke => self.between(now).unwrap_or(Action::Resolve),
         }
     }
@@ -176,6 +179,15 @@ impl Dispatch {
         if self.is_last() {
             return Action::Answer(Answer::Attempt(failure));
         }
+        self.send_next(now, roll)
+    }
+
+    /// Only a dispatch consumes an attempt. One pass has nothing to save, and needs an answer.
+    fn gone(&mut self, now: Duration, roll: f64) -> Action {
+        if self.effort == Effort::OnePass {
+            return self.failed(Failure::TargetGone, now, roll);
+        }
+        self.dispatched -= 1;
         self.send_next(now, roll)
     }
 
@@ -388,6 +400,29 @@ mod tests {
                 candidate: 0,
                 last: false
             }
+        );
+    }
+
+    #[test]
+    fn candidates_that_left_meanwhile_cost_no_attempt() {
+        let (mut d, _) = start(5);
+        let mut a = d.on(Event::Failed(Failure::TargetGone), S, ROLL);
+        for candidate in 1..5 {
+            assert_eq!(
+                a,
+                Action::Send {
+                    candidate,
+                    last: false
+                }
+            );
+            a = d.on(Event::Gone, S, ROLL);
+        }
+        assert_eq!((a, d.dispatched()), (Action::Wait(S), 1));
+        let (mut d, _) = Dispatch::new(Effort::OnePass);
+        let _ = d.on(Event::Resolved { candidates: 1 }, S, ROLL);
+        assert_eq!(
+            d.on(Event::Gone, S, ROLL),
+            Action::Answer(Answer::Attempt(Failure::TargetGone))
         );
     }
 
