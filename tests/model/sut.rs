@@ -66,6 +66,11 @@ impl Surroundings for Cluster {
     fn is_pinned(&self, principal: &str) -> bool {
         self.0.load(Ordering::Relaxed) >> number(&principal.into()) & 1 == 1
     }
+
+    // The pins themselves: another set is another generation.
+    fn generation(&self) -> u64 {
+        u64::from(self.0.load(Ordering::Relaxed))
+    }
 }
 
 fn id(node: u8) -> NodeId {
@@ -273,7 +278,9 @@ impl Sut {
             },
             Transition::Trust { nodes } => {
                 self.cluster.0.store(*nodes, Ordering::Relaxed);
-                self.facades.iter().for_each(|f| f.refresh());
+                for facade in &self.facades {
+                    facade.refresh();
+                }
             },
             Transition::Pin { facade, node } => {
                 // An unknown node is refused, which is no change.
@@ -469,7 +476,7 @@ impl Sut {
         let r = &self.requests[i];
         self.sights.push(r.number, Seen::Lost { status });
         if let (Some(job), Some(node)) = (&r.job, &r.on) {
-            job.refused(node, failure.text().into());
+            job.refused(node, failure, failure.text().into());
         }
         self.on(i, Event::Failed(failure));
     }
