@@ -11,6 +11,7 @@ mod demo_engine;
 mod errors;
 mod follow;
 mod generate;
+mod healthcheck;
 mod live;
 mod man;
 mod models;
@@ -67,6 +68,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, CliError> {
         Verb::Workloads(args) => workloads::run(args, globals),
         Verb::Models(args) => models::run(args, globals),
         Verb::Route(args) => route::run(args, globals),
+        Verb::Healthcheck(args) => healthcheck::run(args, globals),
         Verb::Completions(args) => completions::run(args),
         Verb::Generate(args) => generate::run(args),
         Verb::DemoEngine(args) => demo_engine::run(args, globals),

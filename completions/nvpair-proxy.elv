@@ -36,6 +36,7 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand workloads 'Show recent and live requests, or the timeline of one'
             cand models 'Show the models of all nodes'
             cand route 'Show where a request for a model would go now, and why'
+            cand healthcheck 'Exit 0 if the daemon serves, for container and supervisor probes'
             cand completions 'Print the completion script of a shell'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
@@ -141,6 +142,17 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
+        &'nvpair-proxy;healthcheck'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
         &'nvpair-proxy;completions'= {
             cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
             cand --color 'When to use colour; `auto` also obeys NO_COLOR'
@@ -160,6 +172,7 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand workloads 'Show recent and live requests, or the timeline of one'
             cand models 'Show the models of all nodes'
             cand route 'Show where a request for a model would go now, and why'
+            cand healthcheck 'Exit 0 if the daemon serves, for container and supervisor probes'
             cand completions 'Print the completion script of a shell'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
@@ -176,6 +189,8 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
         &'nvpair-proxy;help;models'= {
         }
         &'nvpair-proxy;help;route'= {
+        }
+        &'nvpair-proxy;help;healthcheck'= {
         }
         &'nvpair-proxy;help;completions'= {
         }

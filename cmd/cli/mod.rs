@@ -15,7 +15,7 @@ use clap_complete::Shell;
 use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::units;
 
-pub use query::{ModelsArgs, RouteArgs, StatusArgs, WorkloadRef, WorkloadsArgs};
+pub use query::{HealthcheckArgs, ModelsArgs, RouteArgs, StatusArgs, WorkloadRef, WorkloadsArgs};
 pub use serve::{Driver, ServeArgs};
 
 const ROOT_EXAMPLES: &str = "\
@@ -92,6 +92,8 @@ pub enum Verb {
     Models(ModelsArgs),
     /// Show where a request for a model would go now, and why
     Route(RouteArgs),
+    /// Exit 0 if the daemon serves, for container and supervisor probes
+    Healthcheck(HealthcheckArgs),
     /// Print the completion script of a shell
     Completions(CompletionsArgs),
     /// Write completions/ and man/

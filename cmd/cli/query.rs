@@ -1,4 +1,5 @@
-//! The subcommands that only look: `status`, `workloads`, `models`, `route`.
+//! The subcommands that only look: `status`, `workloads`, `models`, `route`,
+//! `healthcheck`.
 //!
 //! Owns: their flags, and how a workload is named. Leaves to others: running them (their files).
 
@@ -116,6 +117,24 @@ pub struct RouteArgs {
     /// Model, as a request would name it
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     pub model: String,
+}
+
+const HEALTHCHECK_EXAMPLES: &str = "\
+Examples:
+  nvpair-proxy healthcheck && echo serves
+  nvpair-proxy healthcheck ollama         only if the Ollama facade listens
+  HEALTHCHECK CMD [\"nvpair-proxy\", \"healthcheck\"]        in a Dockerfile
+
+Exit codes: 0 healthy; 1 no facade, or a named one, does not listen; 3 no daemon reachable.
+Nodes that are down do not count: restarting the daemon would not bring them back.";
+
+/// `healthcheck`.
+#[derive(Debug, Args)]
+#[command(after_help = HEALTHCHECK_EXAMPLES)]
+pub struct HealthcheckArgs {
+    /// Facades that must listen [default: at least one; under a broker none]
+    #[arg(value_name = "ENGINE", value_parser = engine_parser())]
+    pub engines: Vec<EngineId>,
 }
 
 /// Every state, in the order of a life.

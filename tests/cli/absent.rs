@@ -12,6 +12,7 @@ fn every_call_says_which_socket_and_how_to_start_a_daemon() {
         &["workloads"],
         &["workloads", "9"],
         &["models"],
+        &["healthcheck"],
     ] {
         let said = world.run(args);
         assert_eq!(said.code, 3, "{args:?}: {}", said.err);

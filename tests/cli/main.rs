@@ -9,6 +9,7 @@
 mod absent;
 mod completions;
 mod demo;
+mod healthcheck;
 mod live;
 mod models;
 mod route;

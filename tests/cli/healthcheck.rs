@@ -1,0 +1,39 @@
+//! `healthcheck`.
+
+use crate::world::World;
+
+#[test]
+fn a_daemon_that_serves_is_0_and_nothing_is_printed() {
+    let world = World::with_daemon();
+    for args in [&["healthcheck"][..], &["healthcheck", "ollama", "lmstudio"]] {
+        let said = world.run(args);
+        assert_eq!(
+            (said.code, said.out, said.err),
+            (0, String::new(), String::new())
+        );
+    }
+}
+
+#[test]
+fn a_named_facade_that_does_not_listen_is_1() {
+    let world = World::with_daemon();
+    let said = world.run(&["healthcheck", "ollama", "llamacpp"]);
+    assert_eq!((said.code, said.out.as_str()), (1, ""));
+    assert!(
+        said.err
+            .starts_with("error: the llama.cpp facade does not listen"),
+        "{}",
+        said.err
+    );
+    let said = world.run(&["healthcheck", "llamacpp", "-q"]);
+    assert_eq!((said.code, said.err.as_str()), (1, ""));
+}
+
+#[test]
+fn without_a_daemon_quiet_leaves_the_code_only() {
+    let said = World::new().run(&["healthcheck", "--quiet"]);
+    assert_eq!(
+        (said.code, said.out.as_str(), said.err.as_str()),
+        (3, "", "")
+    );
+}
