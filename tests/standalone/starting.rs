@@ -52,6 +52,7 @@ fn a_second_daemon_on_the_socket_ends_with_1_and_names_it() {
     let socket = world.socket();
     assert!(said.err.contains(socket.to_str().unwrap()), "{}", said.err);
     assert!(said.err.contains("another daemon"), "{}", said.err);
+    assert!(said.err.contains("try: stop it first"), "{}", said.err);
     assert_eq!(
         world.json(&["status"])["facades"][0]["port"],
         first.port,
