@@ -10,7 +10,6 @@ use std::time::Duration;
 use anyhow::Context;
 use nvpair_proxy::config::paths::{self, process_env};
 use nvpair_proxy::config::settings::{self, Settings, SettingsError};
-use nvpair_proxy::control::socket::SocketError;
 use nvpair_proxy::daemon::{self, Driver as DaemonDriver, Opened, Options, Row, StartError};
 use nvpair_proxy::rules::log_level::LogLevel;
 use nvpair_proxy::state::settings::RequestSettings;
@@ -180,12 +179,15 @@ fn try_line(row: &Row) -> Option<String> {
 fn failed(e: StartError) -> CliError {
     let told = CliError::new(Kind::Failed, e.to_string());
     match e {
-        StartError::Socket(SocketError::InUse(path)) => told
-            .try_this(format!(
-                "nvpair-proxy --socket {} status          (what it does)",
-                path.display()
-            ))
-            .try_this("stop it first, or give this one its own --socket PATH and ports"),
+        StartError::Socket(why) => match why.other_daemon() {
+            Some(socket) => told
+                .try_this(format!(
+                    "nvpair-proxy --socket {} status          (what it does)",
+                    socket.display()
+                ))
+                .try_this("stop it first, or give this one its own --socket PATH and ports"),
+            None => told,
+        },
         StartError::Ipc(_) => told
             .try_this("start the parent that listens there first; without one: nvpair-proxy serve"),
         _ => told,

@@ -72,6 +72,16 @@ pub enum SocketError {
     Unsupported,
 }
 
+impl SocketError {
+    /// The socket of another daemon, if that is why.
+    pub fn other_daemon(&self) -> Option<&Path> {
+        match self {
+            Self::InUse(path) => Some(path),
+            _ => None,
+        }
+    }
+}
+
 /// A bound socket that nobody serves yet: callers wait. Dropping it gives the path back.
 #[derive(Debug)]
 pub struct ControlSocket(transport::Bound);
