@@ -450,6 +450,7 @@ mod tests {
     use super::*;
     use crate::net::sockets::Sockets;
     use crate::net::upstream::Upstreams;
+    use crate::rules::discovery::Extra;
     use crate::rules::ids::RunId;
     use crate::rules::log_level::{LogFormat, LogLevel};
     use crate::rules::policy::Policy;
@@ -463,13 +464,17 @@ mod tests {
     use crate::state::settings::RequestSettings;
     use crate::state::shared::Shared;
     use crate::telemetry::logging;
-    use crate::wire::control::{DaemonInfo, Mode};
+    use crate::wire::broker::WorkloadState;
+    use crate::wire::control::{DaemonInfo, Mode, WorkloadFilter};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
 
     fn ollama() -> EngineId {
         EngineId::parse("ollama").unwrap()
     }
 
     struct World {
+        context: Arc<Context>,
         shared: Arc<Shared>,
         commands: Commands,
         died: mpsc::UnboundedSender<Died>,
@@ -506,7 +511,7 @@ mod tests {
         let (ports, stop) = (Ports::Unsaved, Stop::default());
         let surroundings: Arc<dyn Surroundings> = Arc::new(Alone);
         let executor = Executor::new(
-            context,
+            context.clone(),
             surroundings,
             ports,
             Scope::Loopback,
@@ -519,6 +524,7 @@ mod tests {
         let (commands, queue) = Commands::queue(8);
         tokio::spawn(executor.run(queue));
         World {
+            context,
             shared,
             commands,
             died,
@@ -564,6 +570,56 @@ mod tests {
         let again = enable(&w, free_port()).await.unwrap();
         assert!(!again.already, "its place was free");
         assert!(w.shared.is_enabled(ollama()));
+    }
+
+    /// What comes back on a connection of its own, up to its end.
+    async fn answer(port: u16, request: &str) -> String {
+        let mut socket = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        socket.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn a_panic_in_a_request_ends_that_request_alone() {
+        let w = world();
+        let told = Box::new(|_, _: &NodeId| panic!("on purpose"));
+        assert!(w.context.on_failure.set(told).is_ok());
+        let port = enable(&w, free_port()).await.unwrap().port;
+        // Nobody listens there, and the hook for transport failures panics.
+        let node = ManualNode {
+            record: NodeRecord {
+                id: "n".into(),
+                port: free_port(),
+                addresses: vec!["127.0.0.1".into()],
+                models: vec!["m".into()],
+                ..NodeRecord::default()
+            },
+            extra: Extra::default(),
+        };
+        let add = |r| Command::AddManual(ollama(), Box::new(node), r);
+        w.commands.call(add).await.unwrap();
+
+        let head = "POST /api/chat HTTP/1.1\r\nHost: localhost\r\n";
+        let body = r#"{"model":"m"}"#;
+        let plain = format!("{head}Content-Length: 13\r\n\r\n{body}");
+        // Not plain, so that the HTTP library serves it.
+        let chunked = format!(
+            "{head}Connection: close\r\nTransfer-Encoding: chunked\r\n\r\nd\r\n{body}\r\n0\r\n\r\n"
+        );
+        for request in [&plain, &chunked, &plain] {
+            let answer = answer(port, request).await;
+            assert!(answer.starts_with("HTTP/1.1 500 "), "{answer}");
+            assert!(answer.contains("internal error"), "{answer}");
+            assert!(!answer.contains("on purpose"), "{answer}");
+        }
+        let list = "GET /api/version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        assert!(answer(port, list).await.starts_with("HTTP/1.1 "));
+        assert!(enable(&w, port).await.unwrap().already, "it still serves");
+        let ended = w.shared.workloads(&WorkloadFilter::default()).workloads;
+        let states: Vec<_> = ended.iter().map(|w| w.state).collect();
+        assert_eq!(states, [WorkloadState::Failed; 3]);
     }
 
     #[tokio::test]
