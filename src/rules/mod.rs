@@ -23,4 +23,5 @@ pub mod route;
 pub mod secret;
 pub mod units;
 pub mod usage;
+pub mod weighted;
 pub mod workload;

@@ -1,12 +1,14 @@
 //! The load of nodes as we know it: the scheduler's counts plus our own dispatches since its last
 //! snapshot (spec §6).
 //!
-//! Owns: the board of loads, taking, moving and releasing. Leaves to others: who is chosen
-//! (`policy`), the lock (`state`).
+//! Owns: the board of loads, taking, moving and releasing, and a node's seat on it. Leaves to others:
+//! who is chosen (`policy`), the lock (`state`).
 //!
 //! A snapshot supersedes every reservation taken before it: its pending counts include that work.
 //! So a release under an older generation is dropped; applying it would drive the load below zero,
 //! which reads as idle for ever.
+
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -32,6 +34,21 @@ impl Load {
     }
 }
 
+/// A node's place on the board. Selection looks at every candidate of every request, so that it goes
+/// by number and not by name.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Seat(u32);
+
+impl Seat {
+    /// The number, dense from 0.
+    pub fn index(&self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Above so many seats, those of nodes that are gone are given up.
+const SEATS_KEPT: usize = 1024;
+
 /// One dispatch counted on a node, stamped with the generation it was counted against.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a reservation that is not released counts for ever"]
@@ -55,7 +72,11 @@ pub struct Board {
     priority: Vec<NodeId>,
     /// Position in that list.
     rank: FxHashMap<NodeId, usize>,
-    loads: FxHashMap<NodeId, Load>,
+    seats: FxHashMap<NodeId, Arc<Seat>>,
+    /// By seat.
+    loads: Vec<Load>,
+    /// Seats that were given up.
+    vacant: Vec<u32>,
 }
 
 impl Board {
@@ -76,7 +97,43 @@ impl Board {
 
     /// Load of a node; one that nobody mentioned has none.
     pub fn load(&self, node: &NodeId) -> Load {
-        self.loads.get(node).copied().unwrap_or_default()
+        let seat = self.seats.get(node);
+        seat.map_or_else(Load::default, |seat| self.load_at(seat))
+    }
+
+    /// The same by its seat.
+    pub fn load_at(&self, seat: &Seat) -> Load {
+        self.loads.get(seat.index()).copied().unwrap_or_default()
+    }
+
+    /// The seat of a node, taken for it if it has none. It stays the node's as long as somebody holds
+    /// it or something is counted there.
+    pub fn seat(&mut self, node: &NodeId) -> Arc<Seat> {
+        if let Some(seat) = self.seats.get(node) {
+            return seat.clone();
+        }
+        if self.seats.len() >= SEATS_KEPT && self.vacant.is_empty() {
+            self.give_up_seats();
+        }
+        let number = self.vacant.pop().unwrap_or_else(|| {
+            self.loads.push(Load::default());
+            (self.loads.len() - 1) as u32
+        });
+        let seat = Arc::new(Seat(number));
+        self.seats.insert(node.clone(), seat.clone());
+        seat
+    }
+
+    /// Node ids come from outside, and the process runs for weeks.
+    fn give_up_seats(&mut self) {
+        let (loads, vacant) = (&self.loads, &mut self.vacant);
+        self.seats.retain(|_, seat| {
+            let kept = Arc::strong_count(seat) > 1 || loads[seat.index()] != Load::default();
+            if !kept {
+                vacant.push(seat.0);
+            }
+            kept
+        });
     }
 
     /// Applies a snapshot if its generation is newer, and says whether it did. A redelivered one
@@ -96,17 +153,16 @@ impl Board {
             self.rank.entry(node.clone()).or_insert(position);
         }
         self.priority = nodes;
-        for load in self.loads.values_mut() {
+        for load in &mut self.loads {
             *load = Load {
                 in_flight: load.in_flight,
                 ..Load::default()
             };
         }
         for (node, pending, pressure) in ranks {
-            let load = self.loads.entry(node).or_default();
+            let load = self.load_mut(&node);
             (load.pending, load.pressure) = (pending, pressure.min(3));
         }
-        self.loads.retain(|_, load| *load != Load::default());
         true
     }
 
@@ -138,59 +194,30 @@ impl Board {
 
     /// A dispatch to this node began.
     pub fn begin(&mut self, node: &NodeId) {
-        match self.loads.get_mut(node) {
-            Some(load) => load.in_flight += 1,
-            None => {
-                self.loads.insert(
-                    node.clone(),
-                    Load {
-                        in_flight: 1,
-                        ..Load::default()
-                    },
-                );
-            },
-        }
+        self.load_mut(node).in_flight += 1;
     }
 
     /// A dispatch to this node ended.
     pub fn end(&mut self, node: &NodeId) {
-        if let Some(load) = self.loads.get_mut(node) {
-            load.in_flight = load.in_flight.saturating_sub(1);
-            self.forget_idle(node);
-        }
+        let load = self.load_mut(node);
+        load.in_flight = load.in_flight.saturating_sub(1);
     }
 
     fn add(&mut self, node: &NodeId) {
-        match self.loads.get_mut(node) {
-            Some(load) => load.reserved += 1,
-            None => {
-                self.loads.insert(
-                    node.clone(),
-                    Load {
-                        reserved: 1,
-                        ..Load::default()
-                    },
-                );
-            },
-        }
+        self.load_mut(node).reserved += 1;
     }
 
     fn sub(&mut self, reservation: &Reservation) {
         if reservation.stamp != self.generation {
             return;
         }
-        if let Some(load) = self.loads.get_mut(&reservation.node) {
-            load.reserved = load.reserved.saturating_sub(1);
-            self.forget_idle(&reservation.node);
-        }
+        let load = self.load_mut(&reservation.node);
+        load.reserved = load.reserved.saturating_sub(1);
     }
 
-    /// An entry without any count says nothing, and node ids come from outside: drop it, except for
-    /// the few a listed node would make again at once.
-    fn forget_idle(&mut self, node: &NodeId) {
-        if self.loads.len() > 1024 && self.load(node) == Load::default() {
-            self.loads.remove(node);
-        }
+    fn load_mut(&mut self, node: &NodeId) -> &mut Load {
+        let number = self.seat(node).index();
+        &mut self.loads[number]
     }
 }
 
@@ -263,6 +290,21 @@ mod tests {
         b.end(&id(0));
         b.end(&id(0));
         assert_eq!(b.load(&id(0)), Load::default());
+    }
+
+    #[test]
+    fn seats_of_nodes_that_are_gone_are_given_up() {
+        let mut b = Board::default();
+        let held = b.seat(&"held".into());
+        b.begin(&"busy".into());
+        for n in 0..10 * SEATS_KEPT {
+            drop(b.seat(&format!("n{n}").into()));
+        }
+        assert!(b.loads.len() <= SEATS_KEPT + 1, "{}", b.loads.len());
+        assert_eq!(b.seat(&"held".into()), held);
+        assert_eq!(b.load(&"busy".into()).in_flight, 1);
+        // A seat that another had begins empty.
+        assert_eq!(b.load_at(&b.seats[&NodeId::from("held")].clone()), Load::default());
     }
 
     proptest! {
