@@ -38,7 +38,7 @@ fn render(told: &RouteExplained, look: &Look) -> String {
         let name = label(told, &c.node, &c.name);
         push(
             &mut text,
-            &format!("{:>3}  {name:<wide$}  {}", i + 1, terms(c)),
+            &format!("{:>3}  {name:<wide$}  {}", i + 1, terms(told, c)),
         );
     }
     if !told.excluded.is_empty() {
@@ -60,7 +60,7 @@ fn push(text: &mut String, line: &str) {
     text.push('\n');
 }
 
-fn terms(c: &RouteCandidate) -> String {
+fn terms(told: &RouteExplained, c: &RouteCandidate) -> String {
     let load = match c.load {
         0 => "load 0".to_owned(),
         _ => format!(
@@ -74,6 +74,9 @@ fn terms(c: &RouteCandidate) -> String {
         c.warm.then(|| "warm".to_owned()),
         (c.in_flight > 0).then(|| format!("{} in flight", c.in_flight)),
         slots,
+        (told.policy == "weighted").then(|| format!("weight {}", c.weight)),
+        c.ttft_ms.map(|ms| format!("first token {ms:.0} ms")),
+        c.tokens_per_second.map(|tps| format!("{tps:.1} tokens/s")),
     ];
     let all: Vec<_> = std::iter::once(load)
         .chain(flags.into_iter().flatten())
@@ -143,6 +146,9 @@ mod tests {
             in_flight: 0,
             load: 0,
             slots: 1,
+            weight: 100,
+            ttft_ms: None,
+            tokens_per_second: None,
             warm: true,
             pinned: false,
         };

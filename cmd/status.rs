@@ -224,11 +224,13 @@ fn common(status: &Status, node: &NodeStatus) -> [String; 6] {
         NodeKind::Manual => "manual",
         NodeKind::Peer => "peer",
         NodeKind::Sample => "sample",
+        NodeKind::Pool => "pool",
     };
     let state = match node.state {
         NodeState::Healthy => "healthy",
         NodeState::Unreachable => "unreachable",
         NodeState::Unknown => "unknown",
+        NodeState::Resting => "resting",
     };
     [
         names::label(status, node).to_owned(),

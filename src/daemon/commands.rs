@@ -194,7 +194,14 @@ impl Executor {
     /// The state a facade opens with: with the nodes that were told early, if any.
     fn early_state(&mut self, engine: EngineId) -> Arc<FacadeState> {
         let early = self.early.as_mut().and_then(|e| e.remove(&engine));
-        early.unwrap_or_else(|| Arc::new(FacadeState::new(engine, self.surroundings.clone())))
+        early.unwrap_or_else(|| {
+            let scheduler = self.context.shared.scheduler.clone();
+            Arc::new(FacadeState::new(
+                engine,
+                self.surroundings.clone(),
+                scheduler,
+            ))
+        })
     }
 
     /// Aliases are all bound or none; an occupied one is not fatal and its owner is left alone.
@@ -391,7 +398,14 @@ impl Executor {
         match (self.facade(engine), &mut self.early) {
             (Err(_), Some(early)) => {
                 let surroundings = &self.surroundings;
-                let new = || Arc::new(FacadeState::new(engine, surroundings.clone()));
+                let scheduler = &self.context.shared.scheduler;
+                let new = || {
+                    Arc::new(FacadeState::new(
+                        engine,
+                        surroundings.clone(),
+                        scheduler.clone(),
+                    ))
+                };
                 Ok(early.entry(engine).or_insert_with(new).clone())
             },
             (known, _) => known,

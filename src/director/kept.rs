@@ -161,6 +161,7 @@ impl Kept {
             unreachable: self.standing.unreachable().map(str::to_owned),
             local: self.local,
             found: self.found,
+            pool: None,
         };
         ManualNode { record, extra }
     }

@@ -29,7 +29,7 @@ use crate::net::h1::request::{self, Admission, Plain};
 use crate::net::h1::response::Head;
 use crate::net::sockets::{self, Answered, Exchange, READ, poll_read_into, put_chunk};
 use crate::rules::budget::Cap;
-use crate::rules::candidates::{Kind, Target};
+use crate::rules::candidates::Target;
 use crate::rules::dispatch::Verdict;
 use crate::rules::gate::{Gate, Verdict as Content};
 use crate::rules::model_scan::ModelScan;
@@ -179,7 +179,7 @@ impl Express {
             )
             .is_some();
         let fits = plain.content_length <= limit && !refused;
-        (fits && !self.facade.routing().view.has_peers()).then_some(path)
+        (fits && !self.facade.routing().view.has_tls()).then_some(path)
     }
 
     async fn serve(&mut self, plain: Box<Plain>, path: &'static str) -> Result<(), Over> {
@@ -455,9 +455,9 @@ impl Lane for Plainly<'_> {
 
 impl Plainly<'_> {
     async fn exchange(&self, round: &Round, target: &Target) -> Result<Begun, Lost> {
-        if matches!(target.kind, Kind::Peer(_)) {
+        if target.is_tls() {
             // It became one while this request waited: never in plain text.
-            return Err(lost("the node takes requests over mTLS only"));
+            return Err(lost("the node takes requests over TLS only"));
         }
         let limits = round.limits();
         let answered = self.send(round, target, limits.response).await?;
@@ -510,7 +510,7 @@ impl Plainly<'_> {
         head.put_slice(target.prefix.as_bytes());
         head.put_slice(path.as_bytes());
         head.put_slice(b" HTTP/1.1\r\nHost: ");
-        head.put_slice(target.authority.as_bytes());
+        head.put_slice(target.host_header.as_bytes());
         head.put_slice(b"\r\n");
         match (&target.bearer, authorization) {
             (None, _) => head.put_slice(lines),

@@ -12,6 +12,7 @@ use crate::rules::candidates::{Candidate, drop_shared};
 use crate::rules::cors::{self, Ask, Grant};
 use crate::rules::engine::{ListShape, Naming};
 use crate::rules::models::{self, Record};
+use crate::rules::policy;
 
 use super::Facade;
 use super::answer::Content;
@@ -36,12 +37,13 @@ enum Verdict<'a> {
 /// Every reachable node in the order a request would try them.
 pub fn everybody(facade: &Facade) -> Vec<Candidate> {
     let routing = facade.routing();
-    let mut all = routing.view.candidates(None).to_vec();
-    facade
-        .context
-        .shared
-        .scheduler
-        .order(routing.pin.as_ref(), &mut all, None);
+    let mut all = routing.view.everybody().to_vec();
+    let ask = policy::Ask {
+        engine: facade.state.engine(),
+        model: "",
+        pin: routing.pin.as_ref(),
+    };
+    facade.context.shared.scheduler.preview(ask, &mut all);
     if routing.view.shares_addresses() {
         drop_shared(&mut all);
     }

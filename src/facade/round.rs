@@ -15,9 +15,10 @@ use crate::rules::budget::Cap;
 use crate::rules::candidates::{Candidate, Target, drop_shared};
 use crate::rules::dispatch::{Action, Answer, Dispatch, Event};
 use crate::rules::gate::GateMode;
-use crate::rules::ids::JobId;
+use crate::rules::ids::{JobId, NodeId};
 use crate::rules::nearest::nearest;
 use crate::rules::outcome::{Effort, Failure};
+use crate::rules::policy::Ask;
 use crate::rules::route::dialect;
 
 use super::report::Report;
@@ -117,10 +118,8 @@ impl Round {
     ) -> Result<(Arc<Target>, L::Committed), Answer> {
         loop {
             let event = match action {
-                Action::Resolve => Event::Resolved {
-                    candidates: self.resolve(),
-                },
-                Action::Send { candidate, .. } if self.has_left(candidate) => Event::Gone,
+                Action::Resolve => self.resolve(),
+                Action::Send { candidate, .. } if !self.stays(candidate) => Event::Gone,
                 Action::Send { candidate, last } => {
                     let target = self.place(candidate, last);
                     match lane.attempt(self, &target).await {
@@ -157,7 +156,7 @@ impl Round {
     }
 
     /// Looks the candidates up as they are now, and counts the request on the chosen one.
-    fn resolve(&mut self) -> usize {
+    fn resolve(&mut self) -> Event {
         let facade = self.report.facade().clone();
         let naming = facade.state.engine().spec().naming;
         let model = self.model.as_ref().map(|m| naming.normalize(&m.name));
@@ -166,8 +165,14 @@ impl Round {
         self.candidates
             .extend_from_slice(routing.view.candidates(model.as_deref()));
         let claim = self.model.is_some().then_some(&mut self.report.claim);
+        let ask = Ask {
+            engine: facade.state.engine(),
+            model: model.as_deref().unwrap_or_default(),
+            pin: routing.pin.as_ref(),
+        };
         let scheduler = &facade.context.shared.scheduler;
-        scheduler.order(routing.pin.as_ref(), &mut self.candidates, claim);
+        let full = scheduler.order(ask, &mut self.candidates, claim);
+        let resting = model.map_or(&[][..], |m| routing.view.resting(&m));
         if routing.view.shares_addresses() {
             drop_shared(&mut self.candidates);
         }
@@ -177,29 +182,47 @@ impl Round {
         for c in self.candidates.iter().filter(|c| c.target.unconfirmed) {
             facade.confirm_address(&c.target.node);
         }
-        self.admit();
-        self.candidates.len()
-    }
-
-    /// With a model and a candidate it is a workload from now on.
-    fn admit(&mut self) {
-        let Some(model) = &self.model else { return };
-        if self.report.job().is_some() || self.candidates.is_empty() {
-            return;
-        }
-        let owners = self
+        let busy = full
+            .into_iter()
+            .chain(resting.iter().map(|(id, _)| id.clone()));
+        let owners: Vec<_> = self
             .candidates
             .iter()
             .map(|c| c.target.node.clone())
+            .chain(busy)
             .collect();
-        self.report
-            .admit(model.path, model.name.clone(), self.body_bytes, owners);
+        let candidates = self.candidates.len();
+        let held = owners.len() > candidates;
+        self.admit(owners);
+        Event::Resolved { candidates, held }
     }
 
-    /// Whether a candidate left discovery since it was looked up. One pass has no attempt to save.
-    fn has_left(&self, candidate: usize) -> bool {
-        let routing = self.report.facade().state.routing();
-        self.effort == Effort::Budget && !routing.knows(&self.candidates[candidate].target.node)
+    /// With a model and an owner it is a workload from now on.
+    fn admit(&mut self, owners: Vec<NodeId>) {
+        let Some(model) = &self.model else { return };
+        if self.report.job().is_none() && !owners.is_empty() {
+            self.report
+                .admit(model.path, model.name.clone(), self.body_bytes, owners);
+        }
+    }
+
+    /// Decides who the next candidate is, and says whether it is still there. One pass has no attempt
+    /// to save.
+    fn stays(&mut self, candidate: usize) -> bool {
+        let facade = self.report.facade();
+        if candidate > 0 {
+            let naming = facade.state.engine().spec().naming;
+            let model = self.model.as_ref().map(|m| naming.normalize(&m.name));
+            let ask = Ask {
+                engine: facade.state.engine(),
+                model: model.as_deref().unwrap_or_default(),
+                pin: None,
+            };
+            let rest = &mut self.candidates[candidate..];
+            facade.context.shared.scheduler.next(ask, rest);
+        }
+        let node = &self.candidates[candidate].target.node;
+        self.effort == Effort::OnePass || facade.state.routing().knows(node)
     }
 
     /// A dispatch begins: the request counts on this node now.

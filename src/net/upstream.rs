@@ -99,7 +99,7 @@ impl<'a> From<&'a Target> for Address<'a> {
             port: t.port,
             peer: match &t.kind {
                 Kind::Peer(principal) => Some(principal),
-                Kind::Own | Kind::Manual => None,
+                Kind::Own | Kind::Manual | Kind::Pool(_) => None,
             },
         }
     }

@@ -1,8 +1,8 @@
 //! Who may serve a request of a facade: every node either becomes a target or is excluded with the
 //! reason (spec §5, step 1; data plane 3.2 and 3.3).
 //!
-//! Owns: reachability, kinds, ownership of models. Leaves to others: the order (`policy`), the
-//! confirmed address of a node (passed in).
+//! Owns: reachability, kinds, ownership of models, which pool nodes rest. Leaves to others: the order
+//! (`policy`), the confirmed address of a node and its seat (passed in).
 //!
 //! A [`View`] is built when something changes and only read per request.
 
@@ -17,7 +17,9 @@ use super::addresses;
 use super::discovery::Node;
 use super::engine::Naming;
 use super::ids::NodeId;
+use super::reservations::Seat;
 use super::secret::Secret;
+use super::weighted::{Health, Speed};
 
 /// How a target is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +30,21 @@ pub enum Kind {
     Peer(String),
     /// A node named by hand, in plain HTTP.
     Manual,
+    /// A node that registered itself with the pool.
+    Pool(Pooled),
+}
+
+/// What selection knows of a pool node besides its load from here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pooled {
+    /// How well it is.
+    pub health: Health,
+    /// Requests on it, whoever sent them.
+    pub active: u32,
+    /// Requests that wait in its engine.
+    pub queue: u32,
+    /// Whether it is reached over TLS.
+    pub tls: bool,
 }
 
 /// One reachable node.
@@ -35,6 +52,8 @@ pub enum Kind {
 pub struct Target {
     /// Its id: what `scheduledOn` names, also for our own engine.
     pub node: NodeId,
+    /// Its place on the board of loads.
+    pub seat: Arc<Seat>,
     /// How it is reached.
     pub kind: Kind,
     /// Host to dial: an IP literal or a name.
@@ -74,6 +93,15 @@ pub enum Exclusion {
     Unreachable(String),
     /// The same `host:port` as a node before it.
     SameAs(NodeId),
+    /// A pool node that takes nothing now, and why.
+    Resting(String),
+    /// A pool node whose places are all taken.
+    Full,
+    /// A pool node whose context is too short for the request.
+    TooShort {
+        /// Tokens that fit.
+        context: u64,
+    },
 }
 
 impl fmt::Display for Exclusion {
@@ -88,6 +116,9 @@ impl fmt::Display for Exclusion {
             Self::OwnListener => f.write_str("its address is one of our own listeners"),
             Self::Unreachable(why) => write!(f, "does not answer: {why}"),
             Self::SameAs(node) => write!(f, "has the same address as {node}"),
+            Self::Resting(why) => f.write_str(why),
+            Self::Full => f.write_str("all its places are taken"),
+            Self::TooShort { context } => write!(f, "fits {context} tokens only"),
         }
     }
 }
@@ -99,6 +130,11 @@ pub struct Candidate {
     pub target: Arc<Target>,
     /// Whether it has the model in memory.
     pub warm: bool,
+    /// Tokens of input and output together that it takes of this model; only told of pool nodes,
+    /// which refuse what does not fit.
+    pub context: Option<u64>,
+    /// How fast this model was on it, where others measure too.
+    pub speed: Option<Speed>,
 }
 
 /// What a view is made from.
@@ -109,6 +145,8 @@ pub struct Sources<'a> {
     pub relayed: &'a BTreeMap<NodeId, Node>,
     /// The manual overlay.
     pub manual: &'a BTreeMap<NodeId, Node>,
+    /// The pool's nodes.
+    pub pool: &'a BTreeMap<NodeId, Node>,
     /// Port of this facade.
     pub port: u16,
     /// Bound alias addresses, host and port.
@@ -119,20 +157,27 @@ pub struct Sources<'a> {
     pub address: &'a dyn Fn(&Node) -> Option<(String, bool)>,
     /// Whether a principal's certificate is pinned now.
     pub pinned: &'a dyn Fn(&str) -> bool,
+    /// A node's place on the board.
+    pub seat: &'a dyn Fn(&NodeId) -> Arc<Seat>,
 }
 
 /// Every node of a facade, resolved.
 #[derive(Debug, Default)]
 pub struct View {
-    /// Reachable nodes, by id.
+    /// Reachable nodes that take requests of any kind, by id: those of the pool do not.
     targets: Vec<Candidate>,
+    /// All of them, where there are any of the pool; else empty.
+    everybody: Vec<Candidate>,
+    /// Owners by normalised model name that take nothing now.
+    resting: FxHashMap<String, Vec<(NodeId, String)>>,
     /// The others.
     excluded: Vec<(NodeId, Exclusion)>,
     /// Owners by normalised model name, each list by id.
     owners: FxHashMap<String, Vec<Candidate>>,
     /// Whether two targets share an address, so that requests must look for it.
     shared_addresses: bool,
-    peers: bool,
+    /// Whether a node is reached otherwise than in plain HTTP.
+    tls: bool,
 }
 
 impl View {
@@ -140,31 +185,52 @@ impl View {
     pub fn build(s: &Sources) -> Self {
         let mut view = Self::default();
         let mut seen: Vec<Arc<str>> = Vec::new();
-        for node in merged(s.relayed, s.manual) {
+        let all = merged([s.relayed, s.manual, s.pool]);
+        let pooled = all.iter().any(|n| n.extra.pool.is_some());
+        for node in all {
             let is_manual = s.manual.contains_key(&node.id);
             match resolve(s, node, is_manual) {
                 Ok(target) => {
                     view.shared_addresses |= seen.contains(&target.authority);
-                    view.peers |= matches!(target.kind, Kind::Peer(_));
+                    view.tls |= target.is_tls();
                     seen.push(target.authority.clone());
                     view.add(s.naming, node, Arc::new(target));
                 },
-                Err(why) => view.excluded.push((node.id.clone(), why)),
+                Err(why) => {
+                    if let Exclusion::Resting(why) = &why {
+                        view.rest(s.naming, node, why);
+                    }
+                    view.excluded.push((node.id.clone(), why));
+                },
             }
+        }
+        if !pooled {
+            view.everybody = Vec::new();
         }
         view
     }
 
     fn add(&mut self, naming: Naming, node: &Node, target: Arc<Target>) {
         let is_warm = |model: &str| node.extra.warm.iter().any(|w| naming.normalize(w) == model);
+        let pool = node.extra.pool.as_ref();
         for model in &node.models {
             let model = naming.normalize(model).into_owned();
             if model.is_empty() {
                 continue;
             }
+            if let Some((_, why)) = pool.and_then(|p| find(naming, &p.resting_models, &model)) {
+                self.rests(model, node, why);
+                continue;
+            }
             let candidate = Candidate {
                 target: target.clone(),
                 warm: is_warm(&model),
+                context: pool
+                    .and_then(|_| find(naming, &node.extra.context, &model))
+                    .map(|(_, tokens)| *tokens),
+                speed: pool.map(|p| {
+                    find(naming, &p.speeds, &model).map_or_else(Speed::default, |(_, s)| *s)
+                }),
             };
             let owners = self.owners.entry(model).or_default();
             // A node that lists a model twice owns it once.
@@ -172,13 +238,45 @@ impl View {
                 owners.push(candidate);
             }
         }
-        self.targets.push(Candidate {
+        let candidate = Candidate {
             target,
             warm: false,
-        });
+            context: None,
+            speed: None,
+        };
+        if pool.is_none() {
+            self.targets.push(candidate.clone());
+        }
+        self.everybody.push(candidate);
     }
 
-    /// Candidates for a model (already normalised), or all reachable nodes, by id.
+    /// A pool node that takes nothing now still owns its models.
+    fn rest(&mut self, naming: Naming, node: &Node, why: &str) {
+        for model in &node.models {
+            self.rests(naming.normalize(model).into_owned(), node, why);
+        }
+    }
+
+    fn rests(&mut self, model: String, node: &Node, why: &str) {
+        let resting = self.resting.entry(model).or_default();
+        resting.push((node.id.clone(), why.to_owned()));
+    }
+
+    /// Owners of a model (already normalised) that take nothing now, with the reason.
+    pub fn resting(&self, model: &str) -> &[(NodeId, String)] {
+        self.resting.get(model).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whoever is asked for a list or a permission: all reachable nodes, by id.
+    pub fn everybody(&self) -> &[Candidate] {
+        match self.everybody.is_empty() {
+            true => &self.targets,
+            false => &self.everybody,
+        }
+    }
+
+    /// Candidates for a model (already normalised), or all nodes that take requests of any kind, by
+    /// id.
     pub fn candidates(&self, model: Option<&str>) -> &[Candidate] {
         match model {
             None => &self.targets,
@@ -191,9 +289,9 @@ impl View {
         self.shared_addresses
     }
 
-    /// Whether any reachable node is a peer.
-    pub fn has_peers(&self) -> bool {
-        self.peers
+    /// Whether any reachable node is reached over TLS.
+    pub fn has_tls(&self) -> bool {
+        self.tls
     }
 
     /// Nodes that cannot be reached, with the reason.
@@ -207,14 +305,17 @@ impl View {
     }
 }
 
-/// Relayed nodes, then manual ones whose id is not relayed, all by id.
-pub fn merged<'a>(
-    relayed: &'a BTreeMap<NodeId, Node>,
-    manual: &'a BTreeMap<NodeId, Node>,
-) -> Vec<&'a Node> {
-    let manual = manual.iter().filter(|(id, _)| !relayed.contains_key(*id));
-    let mut all: Vec<&Node> = relayed.iter().chain(manual).map(|(_, n)| n).collect();
+/// What is told of a model, in any spelling of its name.
+fn find<'a, T>(naming: Naming, all: &'a [(String, T)], model: &str) -> Option<&'a (String, T)> {
+    all.iter().find(|(m, _)| naming.normalize(m) == model)
+}
+
+/// The nodes of several overlays by id; of one id the first overlay's.
+pub fn merged<const N: usize>(overlays: [&BTreeMap<NodeId, Node>; N]) -> Vec<&Node> {
+    let mut all: Vec<&Node> = overlays.iter().flat_map(|o| o.values()).collect();
+    // Stable, so that the first of an id stays the first.
     all.sort_by(|a, b| a.id.cmp(&b.id));
+    all.dedup_by(|a, b| a.id == b.id);
     all
 }
 
@@ -229,7 +330,29 @@ pub fn drop_shared(candidates: &mut Vec<Candidate>) {
     });
 }
 
+impl Target {
+    /// Whether it is reached over TLS.
+    pub fn is_tls(&self) -> bool {
+        match &self.kind {
+            Kind::Peer(_) => true,
+            Kind::Pool(pooled) => pooled.tls,
+            Kind::Own | Kind::Manual => false,
+        }
+    }
+
+    /// Whether it belongs to the pool: then it takes a request under a lease only.
+    pub fn pooled(&self) -> Option<&Pooled> {
+        match &self.kind {
+            Kind::Pool(pooled) => Some(pooled),
+            _ => None,
+        }
+    }
+}
+
 fn resolve(s: &Sources, node: &Node, is_manual: bool) -> Result<Target, Exclusion> {
+    if let Some(pool) = &node.extra.pool {
+        return of_pool(s, node, pool);
+    }
     if let Some(why) = &node.extra.unreachable {
         return Err(Exclusion::Unreachable(why.clone()));
     }
@@ -249,7 +372,29 @@ fn resolve(s: &Sources, node: &Node, is_manual: bool) -> Result<Target, Exclusio
     };
     Ok(Target {
         unconfirmed,
-        ..target(node, kind, host, port)?
+        ..target(s, node, kind, host, port)?
+    })
+}
+
+/// Dialled at the address that was checked, under the name that it registered.
+fn of_pool(s: &Sources, node: &Node, pool: &super::discovery::Pooled) -> Result<Target, Exclusion> {
+    if let Some(why) = &pool.resting {
+        return Err(Exclusion::Resting(why.clone()));
+    }
+    let address = node.addresses.first().ok_or(Exclusion::NoAddress)?;
+    if is_own_listener(s.port, s.aliases, address, node.port) {
+        return Err(Exclusion::OwnListener);
+    }
+    let kind = Kind::Pool(Pooled {
+        health: pool.health,
+        active: pool.active,
+        queue: pool.queue,
+        tls: pool.tls,
+    });
+    let named = addresses::authority(&node.host, node.port);
+    Ok(Target {
+        host_header: HeaderValue::from_str(&named).map_err(|_| Exclusion::NoAddress)?,
+        ..target(s, node, kind, address.clone(), node.port)?
     })
 }
 
@@ -259,7 +404,7 @@ fn own(s: &Sources, node: &Node) -> Result<Target, Exclusion> {
     if is_own_listener(s.port, s.aliases, host, port) {
         return Err(Exclusion::OwnListener);
     }
-    target(node, Kind::Own, host.to_owned(), port)
+    target(s, node, Kind::Own, host.to_owned(), port)
 }
 
 /// Whether an address is one on which a facade listens, given its port and aliases.
@@ -271,12 +416,19 @@ pub fn is_own_listener(own: u16, aliases: &[(String, u16)], host: &str, port: u1
             .any(|(h, p)| *p == port && addresses::same_loopback(h, host))
 }
 
-fn target(node: &Node, kind: Kind, host: String, port: u16) -> Result<Target, Exclusion> {
+fn target(
+    s: &Sources,
+    node: &Node,
+    kind: Kind,
+    host: String,
+    port: u16,
+) -> Result<Target, Exclusion> {
     let authority: Arc<str> = addresses::authority(&host, port).into();
     let host_header = HeaderValue::from_str(&authority).map_err(|_| Exclusion::NoAddress)?;
     let bearer = node.extra.api_key.as_ref().map(bearer).transpose()?;
     Ok(Target {
         node: node.id.clone(),
+        seat: (s.seat)(&node.id),
         kind,
         host,
         port,
@@ -300,11 +452,78 @@ fn bearer(key: &Secret) -> Result<HeaderValue, Exclusion> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::super::discovery::tests::node;
+    use super::super::discovery::{Extra, Pooled as Told};
+    use super::super::reservations::Board;
     use super::*;
+
+    fn pooled(id: &str, port: u16, models: &[&str], told: Told) -> Node {
+        Node {
+            extra: Extra {
+                context: vec![("m".into(), 8192)],
+                slots: 4,
+                pool: Some(told),
+                ..Extra::default()
+            },
+            ..node(id, port, models)
+        }
+    }
+
+    #[test]
+    fn pool_nodes_serve_inference_lists_and_permissions_and_nothing_else() {
+        let v = Setup::new()
+            .manual(node("b", 2, &["m"]))
+            .pool(pooled("a", 1, &["m"], Told::default()))
+            .view();
+        assert_eq!(ids(v.candidates(Some("m"))), ["a", "b"]);
+        assert_eq!(ids(v.candidates(None)), ["b"]);
+        assert_eq!(ids(v.everybody()), ["a", "b"]);
+        let owner = &v.candidates(Some("m"))[0];
+        assert_eq!((owner.context, owner.target.slots), (Some(8192), 4));
+        assert_eq!(
+            owner.target.host_header, "host-a:1",
+            "named as it registered"
+        );
+        assert_eq!(
+            &*owner.target.authority, "127.0.0.1:1",
+            "dialled where it was checked"
+        );
+    }
+
+    #[test]
+    fn a_resting_pool_node_owns_its_models_and_is_no_candidate() {
+        let rests = Told {
+            resting: Some("draining: the worker said so".into()),
+            ..Told::default()
+        };
+        let one_model = Told {
+            resting_models: vec![("m".into(), "resting".into())],
+            ..Told::default()
+        };
+        let v = Setup::new()
+            .pool(pooled("a", 1, &["m"], rests))
+            .pool(pooled("b", 2, &["m", "n"], one_model))
+            .view();
+        assert!(v.candidates(Some("m")).is_empty());
+        assert_eq!(ids(v.candidates(Some("n"))), ["b"]);
+        let resting: Vec<_> = v.resting("m").iter().map(|(n, _)| n.as_str()).collect();
+        assert_eq!(resting, ["a", "b"]);
+        assert!(v.resting("n").is_empty());
+    }
+
+    #[test]
+    fn a_node_that_is_known_otherwise_is_not_the_pools() {
+        let v = Setup::new()
+            .manual(node("a", 2, &["m"]))
+            .pool(pooled("a", 1, &["m"], Told::default()))
+            .view();
+        assert_eq!(v.candidates(Some("m"))[0].target.kind, Kind::Manual);
+        assert_eq!(v.everybody().len(), 1);
+    }
 
     struct Setup {
         relayed: BTreeMap<NodeId, Node>,
         manual: BTreeMap<NodeId, Node>,
+        pool: BTreeMap<NodeId, Node>,
         aliases: Vec<(String, u16)>,
         backend: Option<(&'static str, u16)>,
         pins: Vec<&'static str>,
@@ -316,6 +535,7 @@ pub(crate) mod tests {
             Self {
                 relayed: BTreeMap::new(),
                 manual: BTreeMap::new(),
+                pool: BTreeMap::new(),
                 aliases: vec![],
                 backend: None,
                 pins: vec![],
@@ -333,16 +553,24 @@ pub(crate) mod tests {
             self
         }
 
+        fn pool(mut self, n: Node) -> Self {
+            self.pool.insert(n.id.clone(), n);
+            self
+        }
+
         fn view(&self) -> View {
+            let board = std::cell::RefCell::new(Board::default());
             View::build(&Sources {
                 naming: self.naming,
                 relayed: &self.relayed,
                 manual: &self.manual,
+                pool: &self.pool,
                 port: 11434,
                 aliases: &self.aliases,
                 backend: self.backend,
                 address: &|n| n.addresses.first().map(|a| (a.clone(), false)),
                 pinned: &|p| self.pins.contains(&p),
+                seat: &|n| board.borrow_mut().seat(n),
             })
         }
     }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use super::ids::NodeId;
 use super::secret::Secret;
+use super::weighted::{Health, Speed};
 
 /// One node of one facade.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +51,30 @@ pub struct Extra {
     pub local: bool,
     /// Found on this machine by looking, and not named by anybody.
     pub found: bool,
+    /// It registered itself with the node pool.
+    pub pool: Option<Pooled>,
 }
+
+/// How a node of the pool stands at the moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pooled {
+    /// How well it is.
+    pub health: Health,
+    /// Requests on it: leases of all gateways, or what it says itself if that is more.
+    pub active: u32,
+    /// Requests that wait in its engine.
+    pub queue: u32,
+    /// Over TLS.
+    pub tls: bool,
+    /// Why it takes nothing now; `None` = it does.
+    pub resting: Option<String>,
+    /// The same for single models.
+    pub resting_models: Vec<(String, String)>,
+    /// Measured speed by model.
+    pub speeds: Vec<(String, Speed)>,
+}
+
+impl Eq for Pooled {}
 
 /// Two sets of nodes compared, each part by id.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -5,6 +5,9 @@
 //!
 //! Both bounds are checked before every dispatch and never during one. A dispatch is counted when it
 //! is sent, never when candidates are looked up.
+//!
+//! Pool nodes may hold a request off before it is sent (product section 7): full, draining or resting
+//! owners are not absence, so that it waits for one without spending an attempt.
 
 use std::time::Duration;
 
@@ -39,13 +42,26 @@ pub enum Event {
     Resolved {
         /// Their number.
         candidates: usize,
+        /// Whether there are further owners that take nothing now.
+        held: bool,
     },
+    /// The candidate to send to took no further request: nothing was sent.
+    Held(Hold),
     /// The attempt under way was lost before commit.
     Failed(Failure),
     /// The candidate to send to left discovery since the lookup: nothing was sent.
     Gone,
     /// The wait is over.
     Woke,
+}
+
+/// Why a pool node took no request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hold {
+    /// It is full, drains, or rests after failures.
+    Busy,
+    /// Where leases are kept cannot be reached: pool nodes are not used without (fail closed).
+    StoreDown,
 }
 
 /// An answer the driver has to make itself.
@@ -66,6 +82,10 @@ pub enum Exhausted {
     Deadline,
     /// The candidate set was empty and the wait for a node timed out.
     NoOwner,
+    /// There were owners to the end, and all of them were full, draining or resting.
+    Busy,
+    /// Nothing was sent, since the pool's leases cannot be had. Not waited for.
+    StoreDown,
     /// The count ended it and nothing had answered: a guard, unreachable through the rules above.
     Attempts,
 }
@@ -79,6 +99,12 @@ impl Exhausted {
             },
             Self::NoOwner => {
                 "no node advertising the requested model became available before the retry deadline"
+            },
+            Self::Busy => {
+                "every node that has the requested model was full, draining or resting after failures until the retry deadline"
+            },
+            Self::StoreDown => {
+                "the node pool's store is down, so that its nodes cannot be used; other nodes do not have the requested model"
             },
             Self::Attempts => "every dispatch attempt failed",
         }
@@ -108,6 +134,12 @@ pub struct Dispatch {
     /// Every attempt of this round so far, and of the whole round before, ended in 501.
     unsupported_now: bool,
     unsupported_before: bool,
+    /// What held the request off in this round, if anything did.
+    held: Option<Hold>,
+    /// Rounds in which nothing was sent: they lengthen the wait as dispatches do.
+    idle: u32,
+    /// Dispatches made before this round.
+    before: u32,
 }
 
 impl Dispatch {
@@ -121,6 +153,9 @@ impl Dispatch {
             next: 0,
             unsupported_now: true,
             unsupported_before: false,
+            held: None,
+            idle: 0,
+            before: 0,
         };
         (new, Action::Resolve)
     }
@@ -133,7 +168,8 @@ impl Dispatch {
     /// Takes an event at this moment. `roll`, uniform in 0..1, spreads a backoff.
     pub fn on(&mut self, event: Event, now: Duration, roll: f64) -> Action {
         match event {
-            Event::Resolved { candidates } => self.resolved(candidates, now, roll),
+            Event::Resolved { candidates, held } => self.resolved(candidates, held, now, roll),
+            Event::Held(why) => self.held_off(why, now, roll),
             Event::Failed(failure) => self.failed(failure, now, roll),
             Event::Gone => self.gone(now, roll),
             Event::Woke => self.between(now).unwrap_or(Action::Resolve),
@@ -155,14 +191,16 @@ impl Dispatch {
         }
     }
 
-    fn resolved(&mut self, candidates: usize, now: Duration, roll: f64) -> Action {
+    fn resolved(&mut self, candidates: usize, held: bool, now: Duration, roll: f64) -> Action {
         self.round = candidates;
         self.next = 0;
+        self.held = held.then_some(Hold::Busy);
+        self.before = self.dispatched;
         if self.effort == Effort::OnePass {
             self.limit = candidates as u32;
         }
         if candidates == 0 {
-            if self.dispatched == 0 {
+            if self.dispatched == 0 && self.idle == 0 && !held {
                 return Action::Answer(Answer::NoCandidate);
             }
             // An owner existed within this request's life, so one may come back.
@@ -191,6 +229,16 @@ impl Dispatch {
         self.send_next(now, roll)
     }
 
+    /// Nothing was sent, so that no attempt is spent.
+    fn held_off(&mut self, why: Hold, now: Duration, roll: f64) -> Action {
+        self.dispatched -= 1;
+        // One that is merely busy is worth waiting for.
+        if self.held != Some(Hold::Busy) {
+            self.held = Some(why);
+        }
+        self.send_next(now, roll)
+    }
+
     fn send_next(&mut self, now: Duration, roll: f64) -> Action {
         if let Some(end) = self.between(now) {
             return end;
@@ -208,13 +256,22 @@ impl Dispatch {
     }
 
     fn round_over(&mut self, now: Duration, roll: f64) -> Action {
-        self.unsupported_before = self.unsupported_now;
+        if self.dispatched == 0 && self.held == Some(Hold::StoreDown) {
+            return Action::Answer(Answer::Exhausted(Exhausted::StoreDown));
+        }
+        if self.dispatched > self.before {
+            self.unsupported_before = self.unsupported_now;
+        }
         self.wait(now, roll)
     }
 
-    fn wait(&self, now: Duration, roll: f64) -> Action {
+    fn wait(&mut self, now: Duration, roll: f64) -> Action {
+        if self.held.is_some() && self.dispatched == self.before {
+            self.idle += 1;
+        }
         let left = budget::JOB_DEADLINE.saturating_sub(now);
-        Action::Wait(budget::backoff(self.dispatched, roll, left))
+        let step = self.dispatched.saturating_add(self.idle);
+        Action::Wait(budget::backoff(step, roll, left))
     }
 
     /// The bounds, checked while nothing is in flight.
@@ -222,7 +279,9 @@ impl Dispatch {
         let reason = if self.dispatched >= self.limit {
             Exhausted::Attempts
         } else if self.effort == Effort::Budget && now >= budget::JOB_DEADLINE {
-            if self.round == 0 {
+            if self.held.is_some() && self.dispatched == self.before {
+                Exhausted::Busy
+            } else if self.round == 0 {
                 Exhausted::NoOwner
             } else {
                 Exhausted::Deadline
@@ -254,7 +313,14 @@ mod tests {
     fn start(candidates: usize) -> (Dispatch, Action) {
         let (mut d, first) = Dispatch::new(Effort::Budget);
         assert_eq!(first, Action::Resolve);
-        let a = d.on(Event::Resolved { candidates }, Duration::ZERO, ROLL);
+        let a = d.on(
+            Event::Resolved {
+                candidates,
+                held: false,
+            },
+            Duration::ZERO,
+            ROLL,
+        );
         (d, a)
     }
 
@@ -285,7 +351,14 @@ mod tests {
             waits.push(w.as_secs());
             now += w;
             assert_eq!(d.on(Event::Woke, now, ROLL), Action::Resolve);
-            a = d.on(Event::Resolved { candidates: 1 }, now, ROLL);
+            a = d.on(
+                Event::Resolved {
+                    candidates: 1,
+                    held: false,
+                },
+                now,
+                ROLL,
+            );
         }
         assert_eq!(waits, [1, 2, 4, 8]);
         assert_eq!(
@@ -337,7 +410,14 @@ mod tests {
             };
             now += w;
             assert_eq!(d.on(Event::Woke, now, ROLL), Action::Resolve);
-            let a = d.on(Event::Resolved { candidates: 1 }, now, ROLL);
+            let a = d.on(
+                Event::Resolved {
+                    candidates: 1,
+                    held: false,
+                },
+                now,
+                ROLL,
+            );
             assert_eq!(
                 a,
                 Action::Send {
@@ -372,7 +452,14 @@ mod tests {
                 },
                 Action::Resolve => {
                     rounds += 1;
-                    a = d.on(Event::Resolved { candidates: 0 }, now, ROLL);
+                    a = d.on(
+                        Event::Resolved {
+                            candidates: 0,
+                            held: false,
+                        },
+                        now,
+                        ROLL,
+                    );
                 },
                 other => {
                     assert_eq!(other, Action::Answer(Answer::Exhausted(Exhausted::NoOwner)));
@@ -390,12 +477,26 @@ mod tests {
         let _ = d.on(refused(), S, ROLL);
         assert_eq!(d.on(Event::Woke, S * 2, ROLL), Action::Resolve);
         assert!(matches!(
-            d.on(Event::Resolved { candidates: 0 }, S * 2, ROLL),
+            d.on(
+                Event::Resolved {
+                    candidates: 0,
+                    held: false
+                },
+                S * 2,
+                ROLL
+            ),
             Action::Wait(_)
         ));
         assert_eq!(d.on(Event::Woke, S * 3, ROLL), Action::Resolve);
         assert_eq!(
-            d.on(Event::Resolved { candidates: 2 }, S * 3, ROLL),
+            d.on(
+                Event::Resolved {
+                    candidates: 2,
+                    held: false
+                },
+                S * 3,
+                ROLL
+            ),
             Action::Send {
                 candidate: 0,
                 last: false
@@ -419,7 +520,14 @@ mod tests {
         }
         assert_eq!((a, d.dispatched()), (Action::Wait(S), 1));
         let (mut d, _) = Dispatch::new(Effort::OnePass);
-        let _ = d.on(Event::Resolved { candidates: 1 }, S, ROLL);
+        let _ = d.on(
+            Event::Resolved {
+                candidates: 1,
+                held: false,
+            },
+            S,
+            ROLL,
+        );
         assert_eq!(
             d.on(Event::Gone, S, ROLL),
             Action::Answer(Answer::Attempt(Failure::TargetGone))
@@ -431,7 +539,14 @@ mod tests {
         let (mut d, _) = Dispatch::new(Effort::OnePass);
         let now = S * 9_999;
         assert_eq!(
-            d.on(Event::Resolved { candidates: 2 }, now, ROLL),
+            d.on(
+                Event::Resolved {
+                    candidates: 2,
+                    held: false
+                },
+                now,
+                ROLL
+            ),
             Action::Send {
                 candidate: 0,
                 last: false
@@ -457,7 +572,14 @@ mod tests {
         );
         let (mut d, _) = Dispatch::new(Effort::OnePass);
         assert_eq!(
-            d.on(Event::Resolved { candidates: 0 }, now, ROLL),
+            d.on(
+                Event::Resolved {
+                    candidates: 0,
+                    held: false
+                },
+                now,
+                ROLL
+            ),
             Action::Answer(Answer::NoCandidate)
         );
     }
@@ -470,7 +592,14 @@ mod tests {
         assert_eq!(d.judge(501), Verdict::Retry);
         let _ = d.on(unsupported, S, ROLL);
         let _ = d.on(Event::Woke, S * 2, ROLL);
-        let _ = d.on(Event::Resolved { candidates: 1 }, S * 2, ROLL);
+        let _ = d.on(
+            Event::Resolved {
+                candidates: 1,
+                held: false,
+            },
+            S * 2,
+            ROLL,
+        );
         assert_eq!(d.judge(501), Verdict::Answer);
         assert_eq!(d.dispatched(), 2);
         // Two owners, one of which failed otherwise: no such shortcut.
@@ -478,7 +607,14 @@ mod tests {
         let _ = d.on(unsupported, S, ROLL);
         let _ = d.on(refused(), S, ROLL);
         let _ = d.on(Event::Woke, S * 3, ROLL);
-        let _ = d.on(Event::Resolved { candidates: 2 }, S * 3, ROLL);
+        let _ = d.on(
+            Event::Resolved {
+                candidates: 2,
+                held: false,
+            },
+            S * 3,
+            ROLL,
+        );
         assert_eq!(d.judge(501), Verdict::Retry);
         let _ = d.on(unsupported, S * 3, ROLL);
         assert_eq!(
@@ -491,7 +627,14 @@ mod tests {
         let _ = d.on(unsupported, S, ROLL);
         let _ = d.on(unsupported, S, ROLL);
         let _ = d.on(Event::Woke, S * 3, ROLL);
-        let _ = d.on(Event::Resolved { candidates: 2 }, S * 3, ROLL);
+        let _ = d.on(
+            Event::Resolved {
+                candidates: 2,
+                held: false,
+            },
+            S * 3,
+            ROLL,
+        );
         assert_eq!(
             d.judge(501),
             Verdict::Retry,
@@ -512,7 +655,7 @@ mod tests {
             let mut dispatched_before = 0;
             for (candidates, secs, failure, roll) in steps {
                 action = match action {
-                    Action::Resolve => d.on(Event::Resolved { candidates }, now, roll),
+                    Action::Resolve => d.on(Event::Resolved { candidates, held: false }, now, roll),
                     Action::Send { candidate, last } => {
                         sent += 1;
                         prop_assert!(sent <= 5);

@@ -304,7 +304,10 @@ mod tests {
         assert_eq!(b.seat(&"held".into()), held);
         assert_eq!(b.load(&"busy".into()).in_flight, 1);
         // A seat that another had begins empty.
-        assert_eq!(b.load_at(&b.seats[&NodeId::from("held")].clone()), Load::default());
+        assert_eq!(
+            b.load_at(&b.seats[&NodeId::from("held")].clone()),
+            Load::default()
+        );
     }
 
     proptest! {

@@ -10,39 +10,28 @@
 
 use std::cmp::Ordering;
 
+use super::pool::ema::{Ema, Sample};
+
 /// A weight without any reason to be smaller: base weight 1, idle, the fastest.
 const UNIT: f64 = 100.0;
 /// Speed makes a weight smaller by this at most.
 const SLOWEST: f64 = 0.25;
 
-/// Measured speed of one model on one node: exponential averages.
+/// Measured speed of one model on one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Speed {
-    /// Milliseconds to the first token; `None` = never measured.
-    pub ttft_ms: Option<f64>,
-    /// Tokens a second; `None` = never measured, as for embeddings.
-    pub tps: Option<f64>,
+    /// Milliseconds to the first token.
+    pub ttft_ms: Ema,
+    /// Tokens a second; never measured for embeddings.
+    pub tps: Ema,
 }
 
 impl Speed {
-    /// Share of the newest sample in an average.
-    pub const ALPHA: f64 = 0.2;
-
-    /// Takes in a sample of a committed answer below 300.
-    pub fn learn(&mut self, ttft_ms: Option<f64>, tps: Option<f64>) {
-        average(&mut self.ttft_ms, ttft_ms);
-        average(&mut self.tps, tps);
+    /// Takes in a committed answer below 300.
+    pub fn learn(&mut self, sample: Sample) {
+        self.ttft_ms.add(sample.ttft_ms);
+        self.tps.add(sample.tokens_per_second);
     }
-}
-
-fn average(mean: &mut Option<f64>, sample: Option<f64>) {
-    let Some(sample) = sample.filter(|s| s.is_finite() && *s > 0.0) else {
-        return;
-    };
-    *mean = Some(match *mean {
-        None => sample,
-        Some(mean) => mean + Speed::ALPHA * (sample - mean),
-    });
 }
 
 /// How well a node is.
@@ -103,7 +92,7 @@ impl Facts {
     }
 
     /// `max(1, round(100 × base × F_load × F_perf))`.
-    fn weight(&self, best: Speed) -> i64 {
+    fn weight(&self, best: Best) -> i64 {
         let slots = f64::from(self.slots.max(1));
         let free = (slots - self.active as f64).max(0.0) / slots;
         let load = free / (1.0 + self.queue as f64 / slots);
@@ -112,13 +101,13 @@ impl Facts {
     }
 
     /// How it compares with the best of its tier: 1 is the best, or never measured.
-    fn performance(&self, best: Speed) -> f64 {
+    fn performance(&self, best: Best) -> f64 {
         let ratio = |a: Option<f64>, b: Option<f64>| match (a, b) {
-            (Some(a), Some(b)) if b > 0.0 => a / b,
+            (Some(a), Some(b)) => a / b,
             _ => 1.0,
         };
-        let first = ratio(best.ttft_ms, self.speed.ttft_ms);
-        let rate = ratio(self.speed.tps, best.tps);
+        let first = ratio(best.ttft_ms, self.speed.ttft_ms.value());
+        let rate = ratio(self.speed.tps.value(), best.tps);
         if first == 1.0 && rate == 1.0 {
             return 1.0;
         }
@@ -127,11 +116,19 @@ impl Facts {
 }
 
 /// The best figures there are, each by itself.
-fn best<'a>(facts: impl Iterator<Item = &'a Facts>) -> Speed {
-    facts.fold(Speed::default(), |best, f| Speed {
-        ttft_ms: better(best.ttft_ms, f.speed.ttft_ms, f64::min),
-        tps: better(best.tps, f.speed.tps, f64::max),
-    })
+#[derive(Clone, Copy, Debug, Default)]
+struct Best {
+    ttft_ms: Option<f64>,
+    tps: Option<f64>,
+}
+
+impl Best {
+    fn of<'a>(facts: impl Iterator<Item = &'a Facts>) -> Self {
+        facts.fold(Self::default(), |best, f| Self {
+            ttft_ms: better(best.ttft_ms, f.speed.ttft_ms.value(), f64::min),
+            tps: better(best.tps, f.speed.tps.value(), f64::max),
+        })
+    }
 }
 
 fn better(a: Option<f64>, b: Option<f64>, of: fn(f64, f64) -> f64) -> Option<f64> {
@@ -143,7 +140,7 @@ fn better(a: Option<f64>, b: Option<f64>, of: fn(f64, f64) -> f64) -> Option<f64
 
 /// The weight of each candidate, all compared with each other, as it would be picked by now: what `route` and `status` show.
 pub fn weights(facts: &[Facts]) -> Vec<i64> {
-    let best = best(facts.iter());
+    let best = Best::of(facts.iter());
     facts.iter().map(|f| f.weight(best)).collect()
 }
 
@@ -163,7 +160,7 @@ impl Rotation {
             return (0..facts.len()).min_by(|a, b| by_share(&facts[*a], &facts[*b]));
         }
         let eligible = || facts.iter().enumerate().filter(|(_, f)| f.tier() == tier);
-        let best = best(eligible().map(|(_, f)| f));
+        let best = Best::of(eligible().map(|(_, f)| f));
         let (mut total, mut picked): (i64, Option<(usize, i64)>) = (0, None);
         for (i, f) in eligible() {
             let weight = f.weight(best);
@@ -218,48 +215,117 @@ mod tests {
 
     fn speed(ttft_ms: f64, tps: f64) -> Speed {
         Speed {
-            ttft_ms: Some(ttft_ms),
-            tps: (tps > 0.0).then_some(tps),
+            ttft_ms: Ema::of(Some(ttft_ms)),
+            tps: Ema::of(Some(tps)),
         }
     }
 
     #[test]
     fn a_weight_is_its_base_times_load_times_speed() {
-        let best = speed(100.0, 50.0);
+        let fastest = speed(100.0, 50.0);
+        let best = Best {
+            ttft_ms: Some(100.0),
+            tps: Some(50.0),
+        };
         for (name, facts, want) in [
             ("idle, one slot", node(0, 1), 100),
             ("idle, eight slots", node(0, 8), 800),
-            ("half free", Facts { active: 4, ..node(0, 8) }, 400),
-            ("a queue as long as its slots", Facts { queue: 8, ..node(0, 8) }, 400),
-            ("full", Facts { active: 8, ..node(0, 8) }, 1),
-            ("over full", Facts { active: 9, ..node(0, 8) }, 1),
-            ("the best", Facts { speed: best, ..node(0, 1) }, 100),
-            ("four times slower to begin", Facts { speed: speed(400.0, 50.0), ..node(0, 1) }, 50),
-            ("four times slower to go on", Facts { speed: speed(100.0, 12.5), ..node(0, 1) }, 50),
-            ("never below a quarter", Facts { speed: speed(9e9, 0.001), ..node(0, 1) }, 25),
-            ("embeddings: by the first alone", Facts { speed: speed(400.0, 0.0), ..node(0, 1) }, 50),
+            (
+                "half free",
+                Facts {
+                    active: 4,
+                    ..node(0, 8)
+                },
+                400,
+            ),
+            (
+                "a queue as long as its slots",
+                Facts {
+                    queue: 8,
+                    ..node(0, 8)
+                },
+                400,
+            ),
+            (
+                "full",
+                Facts {
+                    active: 8,
+                    ..node(0, 8)
+                },
+                1,
+            ),
+            (
+                "over full",
+                Facts {
+                    active: 9,
+                    ..node(0, 8)
+                },
+                1,
+            ),
+            (
+                "the best",
+                Facts {
+                    speed: fastest,
+                    ..node(0, 1)
+                },
+                100,
+            ),
+            (
+                "four times slower to begin",
+                Facts {
+                    speed: speed(400.0, 50.0),
+                    ..node(0, 1)
+                },
+                50,
+            ),
+            (
+                "four times slower to go on",
+                Facts {
+                    speed: speed(100.0, 12.5),
+                    ..node(0, 1)
+                },
+                50,
+            ),
+            (
+                "never below a quarter",
+                Facts {
+                    speed: speed(9e9, 0.001),
+                    ..node(0, 1)
+                },
+                25,
+            ),
+            (
+                "embeddings: by the first alone",
+                Facts {
+                    speed: speed(400.0, 0.0),
+                    ..node(0, 1)
+                },
+                50,
+            ),
         ] {
             assert_eq!(facts.weight(best), want, "{name}");
         }
     }
 
     #[test]
-    fn averages_move_by_a_fifth_and_begin_with_the_first_sample() {
-        let mut s = Speed::default();
-        s.learn(Some(100.0), None);
-        assert_eq!((s.ttft_ms, s.tps), (Some(100.0), None));
-        s.learn(Some(200.0), Some(10.0));
-        assert_eq!((s.ttft_ms, s.tps), (Some(120.0), Some(10.0)));
-        s.learn(Some(f64::NAN), Some(0.0));
-        assert_eq!((s.ttft_ms, s.tps), (Some(120.0), Some(10.0)));
-    }
-
-    #[test]
     fn tiers_go_warm_cold_suspect_full() {
-        let full = Facts { active: 1, ..node(0, 1) };
-        let suspect_cold = Facts { health: Health::Suspect, warm: false, ..node(1, 1) };
-        let suspect_warm = Facts { health: Health::Suspect, ..node(2, 1) };
-        let cold = Facts { warm: false, ..node(3, 1) };
+        let full = Facts {
+            active: 1,
+            ..node(0, 1)
+        };
+        let suspect_cold = Facts {
+            health: Health::Suspect,
+            warm: false,
+            ..node(1, 1)
+        };
+        let suspect_warm = Facts {
+            health: Health::Suspect,
+            ..node(2, 1)
+        };
+        let cold = Facts {
+            warm: false,
+            ..node(3, 1)
+        };
         let warm = node(4, 1);
         let mut all = vec![full, suspect_cold, suspect_warm, cold, warm];
         while !all.is_empty() {
@@ -271,10 +337,21 @@ mod tests {
 
     #[test]
     fn of_full_nodes_the_one_with_the_least_a_slot_goes_first() {
-        let mut a = Facts { active: 9, ..node(0, 8) };
-        let b = Facts { active: 1, base_weight: 1, ..node(1, 1) };
+        let mut a = Facts {
+            active: 9,
+            ..node(0, 8)
+        };
+        let b = Facts {
+            active: 1,
+            base_weight: 1,
+            ..node(1, 1)
+        };
         a.base_weight = 1;
-        assert_eq!(Rotation::default().pick(&[b, a]), Some(0), "1 a slot before 9/8");
+        assert_eq!(
+            Rotation::default().pick(&[b, a]),
+            Some(0),
+            "1 a slot before 9/8"
+        );
         let more = Facts { active: 2, ..b };
         assert_eq!(Rotation::default().pick(&[more, a]), Some(1));
     }

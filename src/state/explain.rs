@@ -11,11 +11,13 @@ use crate::rules::discovery::Node;
 use crate::rules::engine::Naming;
 use crate::rules::ids::NodeId;
 use crate::rules::nearest::nearest;
+use crate::rules::policy::Ask;
 use crate::rules::reservations::Load;
+use crate::rules::weighted::Speed;
 use crate::wire::control::{RouteCandidate, RouteExcluded, RouteExplained, SCHEMA_VERSION};
 
 use super::facade::{FacadeState, Routing};
-use super::scheduler::Scheduler;
+use super::scheduler::{Previewed, Scheduler};
 
 /// Near names that are told of one node, and of all.
 const NEAR: usize = 3;
@@ -24,29 +26,46 @@ const NEAR: usize = 3;
 pub fn explain(facade: &FacadeState, scheduler: &Scheduler, model: &str) -> RouteExplained {
     let naming = facade.engine().spec().naming;
     let routing = facade.routing();
-    let owners = routing.view.candidates(Some(&naming.normalize(model)));
-    let mut tried = owners.to_vec();
-    let (generation, loads) = scheduler.preview(routing.pin.as_ref(), &mut tried);
-    let loads: BTreeMap<NodeId, Load> = std::iter::zip(&tried, loads)
-        .map(|(c, load)| (c.target.node.clone(), load))
+    let normalized = naming.normalize(model);
+    let mut tried = routing.view.candidates(Some(&normalized)).to_vec();
+    let ask = Ask {
+        engine: facade.engine(),
+        model: &normalized,
+        pin: routing.pin.as_ref(),
+    };
+    let Previewed {
+        generation,
+        loads,
+        selection,
+    } = scheduler.preview(ask, &mut tried);
+    let terms: BTreeMap<NodeId, Terms> = (tried.iter().zip(loads))
+        .zip(selection.weights.iter().zip(&selection.speeds))
+        .map(|((c, load), (weight, speed))| {
+            let terms = Terms {
+                load,
+                weight: *weight,
+                speed: *speed,
+            };
+            (c.target.node.clone(), terms)
+        })
         .collect();
     let ordered = tried.clone();
     if routing.view.shares_addresses() {
         drop_shared(&mut tried);
     }
-    let nodes: BTreeMap<NodeId, Node> = facade
-        .nodes()
-        .into_iter()
-        .map(|n| (n.id.clone(), n))
-        .collect();
+    let known = facade.nodes().into_iter().chain(facade.pool_nodes());
+    let nodes: BTreeMap<NodeId, Node> = known.map(|n| (n.id.clone(), n)).collect();
     let candidates: Vec<_> = tried
         .iter()
-        .map(|c| candidate(c, &routing, &nodes, &loads))
+        .map(|c| candidate(c, &routing, &nodes, &terms))
         .collect();
     let excluded = nodes
         .values()
         .filter(|n| !tried.iter().any(|c| c.target.node == n.id))
-        .map(|n| excluded(n, naming, model, &routing, &ordered))
+        .map(|n| match selection.full.contains(&n.id) {
+            true => without_near(n, Exclusion::Full),
+            false => excluded(n, naming, model, &routing, &ordered),
+        })
         .collect();
     RouteExplained {
         schema_version: SCHEMA_VERSION,
@@ -64,14 +83,31 @@ pub fn explain(facade: &FacadeState, scheduler: &Scheduler, model: &str) -> Rout
     }
 }
 
+/// What a candidate's place follows from.
+#[derive(Clone, Copy, Default)]
+struct Terms {
+    load: Load,
+    weight: i64,
+    speed: Speed,
+}
+
+/// To one decimal: an average is no more exact.
+fn rounded(figure: f64) -> f64 {
+    (figure * 10.0).round() / 10.0
+}
+
 fn candidate(
     c: &Candidate,
     routing: &Routing,
     nodes: &BTreeMap<NodeId, Node>,
-    loads: &BTreeMap<NodeId, Load>,
+    terms: &BTreeMap<NodeId, Terms>,
 ) -> RouteCandidate {
     let node = &c.target.node;
-    let load = loads.get(node).copied().unwrap_or_default();
+    let Terms {
+        load,
+        weight,
+        speed,
+    } = terms.get(node).copied().unwrap_or_default();
     RouteCandidate {
         node: node.clone(),
         name: nodes.get(node).map_or_else(String::new, |n| n.host.clone()),
@@ -82,6 +118,9 @@ fn candidate(
         in_flight: load.in_flight,
         load: load.estimate(),
         slots: c.target.slots,
+        weight,
+        ttft_ms: speed.ttft_ms.value().map(rounded),
+        tokens_per_second: speed.tps.value().map(rounded),
         warm: c.warm,
         pinned: routing.pin.as_ref() == Some(node),
     }
@@ -100,20 +139,32 @@ fn excluded(
         .excluded()
         .iter()
         .find(|(id, _)| *id == node.id);
-    let why = match unreachable {
-        Some((_, why)) => why.clone(),
-        None => shared(node, ordered).unwrap_or(Exclusion::NotAnOwner),
+    let name = naming.normalize(model);
+    let rests = routing
+        .view
+        .resting(&name)
+        .iter()
+        .find(|(id, _)| *id == node.id);
+    let why = match (unreachable, rests) {
+        (Some((_, why)), _) => why.clone(),
+        (None, Some((_, why))) => Exclusion::Resting(why.clone()),
+        (None, None) => shared(node, ordered).unwrap_or(Exclusion::NotAnOwner),
     };
+    let near = match why {
+        Exclusion::NotAnOwner => near(&name, node.models.iter().map(String::as_str)),
+        _ => Vec::new(),
+    };
+    RouteExcluded {
+        near,
+        ..without_near(node, why)
+    }
+}
+
+fn without_near(node: &Node, why: Exclusion) -> RouteExcluded {
     RouteExcluded {
         node: node.id.clone(),
         name: node.host.clone(),
-        near: match why {
-            Exclusion::NotAnOwner => {
-                let model = naming.normalize(model);
-                near(&model, node.models.iter().map(String::as_str))
-            },
-            _ => Vec::new(),
-        },
+        near: Vec::new(),
         reason: why.to_string(),
     }
 }
@@ -143,10 +194,12 @@ mod tests {
     use crate::rules::engine::EngineId;
     use crate::rules::policy::Policy;
 
-    fn facade() -> FacadeState {
-        let facade = FacadeState::new(EngineId::parse("ollama").unwrap(), Arc::new(Alone));
+    fn facade(policy: Policy) -> (FacadeState, Arc<Scheduler>) {
+        let scheduler = Arc::new(Scheduler::new(policy));
+        let engine = EngineId::parse("ollama").unwrap();
+        let facade = FacadeState::new(engine, Arc::new(Alone), scheduler.clone());
         facade.opened(11435, 0);
-        facade
+        (facade, scheduler)
     }
 
     fn tried(told: &RouteExplained) -> Vec<&str> {
@@ -162,7 +215,7 @@ mod tests {
 
     #[test]
     fn every_node_is_told_of_with_its_place_or_its_reason() {
-        let f = facade();
+        let (f, s) = facade(Policy::Weighted);
         for (id, port, models) in [
             ("a", 1, &["qwen3:8b"][..]),
             ("b", 2, &["qwen3:8b"]),
@@ -181,7 +234,7 @@ mod tests {
             f.add_manual(n);
         }
         f.snapshot(vec![node("den", 9, &["qwen3:8b"])]);
-        let told = explain(&f, &Scheduler::new(Policy::Weighted), "qwen3:8b");
+        let told = explain(&f, &s, "qwen3:8b");
         assert_eq!(tried(&told), ["b", "a"], "warm goes first");
         assert!(told.candidates[0].warm);
         assert_eq!(told.candidates[0].address, "127.0.0.1:2");
@@ -204,11 +257,10 @@ mod tests {
 
     #[test]
     fn the_order_is_the_policy_s_and_nothing_is_taken() {
-        let f = facade();
+        let (f, s) = facade(Policy::Listed);
         for (id, port) in [("a", 1), ("b", 2), ("c", 3)] {
             f.add_manual(node(id, port, &["m"]));
         }
-        let s = Scheduler::new(Policy::Listed);
         let rank = |id: &str, pending, gpu_pressure| Rank {
             id: id.into(),
             pending,
@@ -242,9 +294,9 @@ mod tests {
 
     #[test]
     fn without_an_owner_the_nearest_names_are_told() {
-        let f = facade();
+        let (f, s) = facade(Policy::Ordered);
         f.add_manual(node("a", 1, &["qwen3:8b"]));
-        let told = explain(&f, &Scheduler::new(Policy::Ordered), "qwen3:7b");
+        let told = explain(&f, &s, "qwen3:7b");
         assert!(told.candidates.is_empty());
         assert_eq!(told.nearest, ["qwen3:8b"]);
     }

@@ -1,6 +1,6 @@
 //! One facade's nodes, pin, port and local engine, and the routing view made from them.
 //!
-//! Owns: the two overlays (spec: relayed and manual), the pin, the view the request path reads.
+//! Owns: the overlays (spec: relayed and manual; the pool's nodes), the pin, the view the request path reads.
 //! Leaves to others: what to announce (the caller gets it told), listeners (`daemon`).
 //!
 //! Everything that changes routing rebuilds one immutable [`Routing`]; a request takes it with a
@@ -23,6 +23,7 @@ use crate::rules::ids::{JobId, NodeId};
 
 use super::command::LocalBackend;
 use super::confirm::{Confirmation, Confirmed};
+use super::scheduler::Scheduler;
 
 /// What a request routes by: one consistent moment of the facade.
 #[derive(Debug, Default)]
@@ -35,7 +36,7 @@ pub struct Routing {
 }
 
 impl Routing {
-    /// Whether the node is in either overlay: what an attempt's watcher asks (spec §5.3).
+    /// Whether the node is in any overlay: what an attempt's watcher asks (spec §5.3).
     pub fn knows(&self, node: &NodeId) -> bool {
         self.known.contains(node)
     }
@@ -89,6 +90,7 @@ pub struct SnapshotChange {
 struct Inner {
     relayed: BTreeMap<NodeId, Node>,
     manual: BTreeMap<NodeId, Node>,
+    pool: BTreeMap<NodeId, Node>,
     pin: Option<NodeId>,
     port: u16,
     aliases: Vec<(String, u16)>,
@@ -97,6 +99,11 @@ struct Inner {
 }
 
 impl Inner {
+    fn knows(&self, id: &NodeId) -> bool {
+        let overlays = [&self.relayed, &self.manual, &self.pool];
+        overlays.iter().any(|o| o.contains_key(id))
+    }
+
     /// Host and port of this machine's engine, if it can be asked.
     fn usable_backend(&self) -> Option<(&str, u16)> {
         let backend = self.backend.as_ref().filter(|b| b.healthy && b.port > 0)?;
@@ -109,6 +116,7 @@ pub struct FacadeState {
     engine: EngineId,
     since: AtomicU64,
     surroundings: Arc<dyn Surroundings>,
+    scheduler: Arc<Scheduler>,
     /// Generation of the surroundings that the routing was built from.
     built_from: AtomicU64,
     inner: Mutex<Inner>,
@@ -119,10 +127,15 @@ pub struct FacadeState {
 
 impl FacadeState {
     /// A facade without nodes, that listens nowhere yet.
-    pub fn new(engine: EngineId, surroundings: Arc<dyn Surroundings>) -> Self {
+    pub fn new(
+        engine: EngineId,
+        surroundings: Arc<dyn Surroundings>,
+        scheduler: Arc<Scheduler>,
+    ) -> Self {
         let inner = Inner {
             relayed: BTreeMap::new(),
             manual: BTreeMap::new(),
+            pool: BTreeMap::new(),
             pin: None,
             port: 0,
             aliases: Vec::new(),
@@ -134,6 +147,7 @@ impl FacadeState {
             since: AtomicU64::new(0),
             built_from: AtomicU64::new(surroundings.generation()),
             surroundings,
+            scheduler,
             inner: Mutex::new(inner),
             routing: watch::Sender::new(Arc::default()),
             jobs: AtomicU64::new(0),
@@ -205,10 +219,18 @@ impl FacadeState {
     /// Relayed and manual nodes, by id; a relayed one wins.
     pub fn nodes(&self) -> Vec<Node> {
         let inner = self.lock();
-        merged(&inner.relayed, &inner.manual)
+        merged([&inner.relayed, &inner.manual])
             .into_iter()
             .cloned()
             .collect()
+    }
+
+    /// The pool's nodes that no other overlay has, by id.
+    pub fn pool_nodes(&self) -> Vec<Node> {
+        let inner = self.lock();
+        let others = |id: &NodeId| inner.relayed.contains_key(id) || inner.manual.contains_key(id);
+        let nodes = inner.pool.iter().filter(|(id, _)| !others(id));
+        nodes.map(|(_, n)| n.clone()).collect()
     }
 
     /// Whether a node is in the manual overlay.
@@ -254,8 +276,7 @@ impl FacadeState {
     pub fn select(&self, node: Option<NodeId>) -> bool {
         self.change(|inner| {
             if let Some(id) = &node
-                && !inner.relayed.contains_key(id)
-                && !inner.manual.contains_key(id)
+                && !inner.knows(id)
             {
                 return false;
             }
@@ -297,9 +318,7 @@ impl FacadeState {
                 .iter()
                 .filter_map(|id| old.get(id).cloned())
                 .collect();
-            let known =
-                |id: &NodeId| inner.relayed.contains_key(id) || inner.manual.contains_key(id);
-            let unpinned = inner.pin.as_ref().is_some_and(|id| !known(id));
+            let unpinned = inner.pin.as_ref().is_some_and(|id| !inner.knows(id));
             if unpinned {
                 inner.pin = None;
             }
@@ -309,6 +328,15 @@ impl FacadeState {
                 unpinned,
             }
         })
+    }
+
+    /// Replaces the pool's nodes. A pin stays: its node may come back as it went.
+    pub fn set_pool(&self, nodes: Vec<Node>) {
+        let new: BTreeMap<_, _> = nodes.into_iter().map(|n| (n.id.clone(), n)).collect();
+        if self.lock().pool == new {
+            return;
+        }
+        self.change(|inner| inner.pool = new);
     }
 
     /// Rebuilds the view if the surroundings (interfaces, pins) changed since it was built; says
@@ -380,6 +408,7 @@ impl FacadeState {
             naming: self.engine.spec().naming,
             relayed: &inner.relayed,
             manual: &inner.manual,
+            pool: &inner.pool,
             port: inner.port,
             aliases: &inner.aliases,
             backend,
@@ -389,11 +418,12 @@ impl FacadeState {
                 Some((inner.confirmed.choose(&node.id, &ranked)?, open))
             },
             pinned: &|principal| self.surroundings.is_pinned(principal),
+            seat: &|node| self.scheduler.seat(node),
         });
-        let known = inner
-            .relayed
-            .keys()
-            .chain(inner.manual.keys())
+        let overlays = [&inner.relayed, &inner.manual, &inner.pool];
+        let known = overlays
+            .into_iter()
+            .flat_map(BTreeMap::keys)
             .cloned()
             .collect();
         self.routing.send_replace(Arc::new(Routing {
@@ -431,9 +461,18 @@ impl Drop for InFlight {
 mod tests {
     use super::*;
     use crate::rules::discovery::tests::node;
+    use crate::rules::policy::Policy;
+
+    fn scheduler() -> Arc<Scheduler> {
+        Arc::new(Scheduler::new(Policy::Listed))
+    }
 
     fn facade() -> FacadeState {
-        let facade = FacadeState::new(EngineId::parse("lmstudio").unwrap(), Arc::new(Alone));
+        let facade = FacadeState::new(
+            EngineId::parse("lmstudio").unwrap(),
+            Arc::new(Alone),
+            scheduler(),
+        );
         facade.opened(1234, 0);
         facade
     }
@@ -518,7 +557,11 @@ mod tests {
     #[test]
     fn the_view_follows_the_pins_when_asked_to() {
         let cluster = Arc::new(Cluster::default());
-        let f = FacadeState::new(EngineId::parse("ollama").unwrap(), cluster.clone());
+        let f = FacadeState::new(
+            EngineId::parse("ollama").unwrap(),
+            cluster.clone(),
+            scheduler(),
+        );
         let mut peer = node("p", 1, &["x"]);
         peer.principal = Some("p".into());
         f.snapshot(vec![peer]);

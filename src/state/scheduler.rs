@@ -6,15 +6,18 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use crate::rules::candidates::Candidate;
+use crate::rules::candidates::{Candidate, Target};
+use crate::rules::engine::EngineId;
 use crate::rules::ids::{Generation, NodeId};
-use crate::rules::policy::Policy;
-use crate::rules::reservations::{Board, Load, Reservation};
+use crate::rules::policy::{Ask, Policy, Preview, Selector};
+use crate::rules::pool::ema::Sample;
+use crate::rules::reservations::{Board, Load, Reservation, Seat};
 
 use super::command::PrioritySnapshot;
 
 struct Inner {
     board: Board,
+    selector: Selector,
     applied_at: Option<Instant>,
 }
 
@@ -24,6 +27,17 @@ pub struct Scheduler {
     inner: Mutex<Inner>,
 }
 
+/// The order that would be taken now, and what it follows from; all of one moment.
+#[derive(Debug)]
+pub struct Previewed {
+    /// The scheduler's generation.
+    pub generation: Generation,
+    /// Load of each candidate, in their order.
+    pub loads: Vec<Load>,
+    /// Weights, speeds, and who is full.
+    pub selection: Preview,
+}
+
 impl Scheduler {
     /// A board under this policy.
     pub fn new(policy: Policy) -> Self {
@@ -31,6 +45,7 @@ impl Scheduler {
             policy,
             inner: Mutex::new(Inner {
                 board: Board::default(),
+                selector: Selector::new(policy),
                 applied_at: None,
             }),
         }
@@ -65,42 +80,59 @@ impl Scheduler {
         self.lock().board.load(node)
     }
 
-    /// Puts candidates in order; with `claim`, counts the request on the chosen one in the same
-    /// step.
+    /// A node's place on the board.
+    pub fn seat(&self, node: &NodeId) -> Arc<Seat> {
+        self.lock().board.seat(node)
+    }
+
+    /// Puts candidates in order as far as it is decided now; with `claim`, counts the request on the
+    /// chosen one in the same step. Returns the pool nodes that it took out as full.
     pub fn order(
         &self,
-        pin: Option<&NodeId>,
-        candidates: &mut [Candidate],
+        ask: Ask,
+        candidates: &mut Vec<Candidate>,
         claim: Option<&mut Claim>,
-    ) {
-        let mut inner = self.lock();
+    ) -> Vec<NodeId> {
+        let inner = &mut *self.lock();
         match claim {
-            None => drop(self.policy.order(&inner.board, pin, candidates)),
+            None => inner.selector.order(&inner.board, ask, candidates).full,
             Some(claim) => {
                 if let Some(old) = claim.reservation.take() {
                     inner.board.release(old);
                 }
-                claim.reservation =
-                    self.policy
-                        .order_and_reserve(&mut inner.board, pin, candidates);
+                let (reservation, full) =
+                    inner
+                        .selector
+                        .order_and_reserve(&mut inner.board, ask, candidates);
+                claim.reservation = reservation;
+                full
             },
         }
     }
 
-    /// Puts candidates in the order in which they would be tried now, without counting anything:
-    /// the generation, and the load of each in that order, all of one moment.
-    pub fn preview(
-        &self,
-        pin: Option<&NodeId>,
-        candidates: &mut [Candidate],
-    ) -> (Generation, Vec<Load>) {
+    /// The one before was lost: chooses who is next among those that are left, and puts it in front.
+    pub fn next(&self, ask: Ask, rest: &mut [Candidate]) {
+        let inner = &mut *self.lock();
+        inner.selector.next(&inner.board, ask, rest);
+    }
+
+    /// Puts candidates in the order in which they would be tried now, without counting or
+    /// remembering anything.
+    pub fn preview(&self, ask: Ask, candidates: &mut Vec<Candidate>) -> Previewed {
         let inner = self.lock();
-        drop(self.policy.order(&inner.board, pin, candidates));
+        let selection = inner.selector.preview(&inner.board, ask, candidates);
         let load = |c: &Candidate| inner.board.load(&c.target.node);
-        (
-            inner.board.generation(),
-            candidates.iter().map(load).collect(),
-        )
+        Previewed {
+            generation: inner.board.generation(),
+            loads: candidates.iter().map(load).collect(),
+            selection,
+        }
+    }
+
+    /// An answer of this model on this node was measured.
+    pub fn learn(&self, engine: EngineId, model: &str, target: &Target, sample: Sample) {
+        let mut inner = self.lock();
+        inner.selector.learn(engine, model, &target.seat, sample);
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

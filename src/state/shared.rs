@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
 
-use crate::rules::candidates::{Candidate, Kind};
+use crate::rules::candidates::{Candidate, Exclusion, Kind};
 use crate::rules::discovery::Node;
 use crate::rules::engine::EngineId;
 use crate::rules::ids::{JobId, NodeId};
@@ -102,14 +102,16 @@ impl Shared {
 
     fn node_statuses(&self, f: &FacadeState) -> Vec<NodeStatus> {
         let routing = f.routing();
-        f.nodes()
+        let mut nodes = f.nodes();
+        nodes.extend(f.pool_nodes());
+        nodes
             .into_iter()
             .map(|n| self.node_status(f, &routing, n))
             .collect()
     }
 
     fn node_status(&self, f: &FacadeState, routing: &Routing, n: Node) -> NodeStatus {
-        let reachable = routing.view.candidates(None);
+        let reachable = routing.view.everybody();
         let target = reachable
             .iter()
             .find(|c| c.target.node == n.id)
@@ -124,10 +126,10 @@ impl Shared {
             name: n.host,
             engine: f.engine(),
             kind,
-            state: if target.is_some() {
-                NodeState::Healthy
-            } else {
-                NodeState::Unreachable
+            state: match (target, excluded) {
+                (Some(_), _) => NodeState::Healthy,
+                (None, Some((_, Exclusion::Resting(_)))) => NodeState::Resting,
+                (None, _) => NodeState::Unreachable,
             },
             reason: excluded.map(|(_, why)| why.to_string()),
             address: target.map(|t| t.authority.to_string()),
@@ -176,10 +178,12 @@ impl Shared {
 fn kind(node: &Node, reached: Option<&Kind>, is_manual: bool) -> NodeKind {
     match reached {
         _ if node.extra.found => NodeKind::Local,
+        _ if node.extra.pool.is_some() => NodeKind::Pool,
         _ if node.extra.local => NodeKind::Manual,
         Some(Kind::Own) => NodeKind::Local,
         Some(Kind::Peer(_)) => NodeKind::Peer,
         Some(Kind::Manual) => NodeKind::Manual,
+        Some(Kind::Pool(_)) => NodeKind::Pool,
         None if is_manual => NodeKind::Manual,
         None => NodeKind::Peer,
     }

@@ -71,6 +71,8 @@ pub enum NodeKind {
     Peer,
     /// A built-in sample engine.
     Sample,
+    /// It registered itself with the node pool.
+    Pool,
 }
 
 /// Whether a node can be used.
@@ -83,6 +85,8 @@ pub enum NodeState {
     Unreachable,
     /// Known, but it was not asked yet.
     Unknown,
+    /// A pool node that takes nothing now: it drains, or rests after failures.
+    Resting,
 }
 
 /// One node of one facade.
@@ -284,7 +288,7 @@ pub struct ModelList {
 }
 
 /// A node that would be tried.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RouteCandidate {
     /// Node id.
     pub node: NodeId,
@@ -304,6 +308,14 @@ pub struct RouteCandidate {
     pub load: u64,
     /// Requests it runs side by side.
     pub slots: u32,
+    /// Weight by which it is picked among its equals now.
+    pub weight: i64,
+    /// Moving average of the time to the first token on it, in ms; absent without samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttft_ms: Option<f64>,
+    /// Moving average of its speed; absent without samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_per_second: Option<f64>,
     /// Whether it has the model in memory.
     pub warm: bool,
     /// Whether it is pinned.
@@ -325,7 +337,7 @@ pub struct RouteExcluded {
 }
 
 /// Answer of `route/explain`: what one request would meet now. Nothing was reserved for it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RouteExplained {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u32,

@@ -10,8 +10,8 @@ fn shows_the_order_with_its_terms_and_why_the_others_are_out() {
     assert_eq!(
         said.out,
         "Would try, in this order:
-  1  tower.lan  load 0, warm
-  2  this-pc    load 1 (pending 0 + pressure 0 + reserved 1), warm, 1 in flight
+  1  tower.lan  load 0, warm, weight 100
+  2  this-pc    load 1 (pending 0 + pressure 0 + reserved 1), warm, 1 in flight, weight 100
 Not eligible:
   attic      does not advertise the model (has qwen3:4b)
 Pin: none.  Scheduler: weighted.

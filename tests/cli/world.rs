@@ -372,6 +372,9 @@ impl Queries for Canned {
             in_flight: load,
             load,
             slots: 1,
+            weight: 100,
+            ttft_ms: None,
+            tokens_per_second: None,
             warm,
             pinned: false,
         };

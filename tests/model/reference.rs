@@ -3,6 +3,7 @@
 //! Nothing is counted ahead. A request is its story so far (its rounds and how each attempt ended),
 //! and every question is answered by reading that story; loads are counted over all requests.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use super::transition::{FACADES, Kind, Loads, MODELS, NODES, Seen, Sight, Transition};
@@ -145,8 +146,10 @@ impl Request {
 
 /// The whole proxy as the specification has it.
 pub struct Reference {
-    /// By the scheduler's list, or by own load.
+    /// By the scheduler's list, or in turns.
     by_list: bool,
+    /// How far each node's turn has come, by facade and model (product section 7).
+    turns: HashMap<(u8, Option<u8>), [i64; NODES as usize]>,
     facades: [Facade; FACADES as usize],
     trusted: u8,
     now: Duration,
@@ -162,6 +165,7 @@ impl Reference {
     pub fn new(by_list: bool) -> Self {
         Self {
             by_list,
+            turns: HashMap::new(),
             facades: Default::default(),
             trusted: 0,
             now: Duration::ZERO,
@@ -356,8 +360,6 @@ impl Reference {
         if self.by_list {
             let place = |n: &u8| self.list.iter().position(|l| l == n);
             order.sort_by_key(|n| place(n).unwrap_or(usize::MAX));
-        } else {
-            order.sort_by_key(|n| self.own_weight(*n));
         }
         let pin = f.pin.filter(|p| order.contains(p));
         let listed = order.iter().filter(|n| self.list.contains(n));
@@ -373,16 +375,47 @@ impl Reference {
         order
     }
 
-    fn own_weight(&self, node: u8) -> u64 {
-        let [pending, pressure, reserved, in_flight] = self.load(node);
-        reserved.max(in_flight) + pending + pressure
+    /// Whose turn it is among these. Each node has one slot: one that is idle goes before one that is
+    /// not, and of the idle ones everybody moves on by a weight of 100 that is shared with what waits
+    /// there; who is furthest goes back by all of these weights.
+    fn turn(&mut self, facade: u8, kind: Kind, among: &[u8]) -> usize {
+        let loads: Vec<_> = among.iter().map(|n| self.load(*n)).collect();
+        let busy = |[_, _, reserved, in_flight]: &Loads| *reserved.max(in_flight);
+        let waits = |[pending, pressure, ..]: &Loads| pending + pressure;
+        if loads.iter().all(|l| busy(l) > 0) {
+            let least = (0..among.len()).min_by_key(|i| busy(&loads[*i]) + waits(&loads[*i]));
+            return least.expect("somebody is there");
+        }
+        let model = match kind {
+            Kind::Model(m) => Some(m),
+            _ => None,
+        };
+        let turns = self.turns.entry((facade, model)).or_default();
+        let weight = |l: &Loads| ((100.0 / (1 + waits(l)) as f64).round() as i64).max(1);
+        let idle: Vec<_> = (0..among.len()).filter(|i| busy(&loads[*i]) == 0).collect();
+        for i in &idle {
+            turns[usize::from(among[*i])] += weight(&loads[*i]);
+        }
+        let furthest = idle
+            .iter()
+            .rev()
+            .max_by_key(|i| turns[usize::from(among[**i])]);
+        let furthest = *furthest.expect("somebody is idle");
+        let all: i64 = idle.iter().map(|i| weight(&loads[*i])).sum();
+        turns[usize::from(among[furthest])] -= all;
+        furthest
     }
 
     fn new_round(&mut self, i: usize) {
         self.requests[i].counted = None;
         let (facade, kind) = (self.requests[i].facade, self.requests[i].kind);
-        let owners = self.owners(facade, kind);
+        let mut owners = self.owners(facade, kind);
         let nobody = owners.is_empty();
+        let pin = self.facades[usize::from(facade)].pin;
+        if !self.by_list && !nobody && pin != Some(owners[0]) {
+            let next = self.turn(facade, kind, &owners);
+            owners[..=next].rotate_right(1);
+        }
         if let Some(first) = owners.first().copied() {
             let pinned = self.facades[usize::from(facade)].pin == Some(first);
             let weighed = !self.by_list || self.list.contains(&first);
@@ -411,13 +444,21 @@ impl Reference {
         if self.too_late(i) {
             return self.out_of_time(i);
         }
-        let round = self.requests[i]
-            .rounds
-            .last()
-            .expect("a round was resolved");
-        let Some(node) = round.owners.get(round.tried.len()).copied() else {
+        let (facade, kind) = (self.requests[i].facade, self.requests[i].kind);
+        let round = self.requests[i].rounds.last();
+        let round = round.expect("a round was resolved");
+        let tried = round.tried.len();
+        let rest = round.owners[tried..].to_vec();
+        if rest.is_empty() {
             return self.rest(i);
-        };
+        }
+        if !self.by_list && tried > 0 {
+            let next = tried + self.turn(facade, kind, &rest);
+            let round = self.requests[i].rounds.last_mut();
+            round.expect("checked above").owners[tried..=next].rotate_right(1);
+        }
+        let round = self.requests[i].rounds.last();
+        let node = round.expect("checked above").owners[tried];
         let generation = self.generation;
         let r = &mut self.requests[i];
         let tried = &mut r.rounds.last_mut().expect("checked above").tried;

@@ -15,7 +15,7 @@ use nvpair_proxy::rules::dispatch::{Action, Answer, Dispatch, Event, Exhausted, 
 use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::ids::{JobId, NodeId, RunId};
 use nvpair_proxy::rules::outcome::{Effort, End, Failure};
-use nvpair_proxy::rules::policy::Policy;
+use nvpair_proxy::rules::policy::{Ask, Policy};
 use nvpair_proxy::state::command::{PrioritySnapshot, Rank};
 use nvpair_proxy::state::events::{Events, Notice, Sink, WorkloadNotice};
 use nvpair_proxy::state::facade::{FacadeState, Surroundings};
@@ -148,16 +148,17 @@ impl Sut {
         let (sights, events) = (Sights::default(), Arc::new(Events::default()));
         events.join(vec![Box::new(sights.clone())]);
         let cluster = Arc::new(Cluster(AtomicU8::new(0)));
+        let scheduler = Arc::new(Scheduler::new(policy));
         let facades = ["ollama", "llamacpp"].map(|engine| {
             let engine = EngineId::parse(engine).unwrap();
-            let facade = FacadeState::new(engine, cluster.clone());
+            let facade = FacadeState::new(engine, cluster.clone(), scheduler.clone());
             facade.opened(4000, 0);
             Arc::new(facade)
         });
         Self {
             facades,
             cluster,
-            scheduler: Arc::new(Scheduler::new(policy)),
+            scheduler,
             workloads: Arc::new(Workloads::new(RunId::from_bytes([7; 8]), events)),
             sights,
             now: Duration::ZERO,
@@ -347,7 +348,8 @@ impl Sut {
         match action {
             Action::Resolve => {
                 let candidates = self.resolve(i);
-                self.on(i, Event::Resolved { candidates });
+                let held = false;
+                self.on(i, Event::Resolved { candidates, held });
             },
             Action::Send { candidate, last } => self.send(i, candidate, last),
             Action::Wait(pause) => {
@@ -369,6 +371,9 @@ impl Sut {
                     Answer::Exhausted(Exhausted::Deadline) => (503, "deadline"),
                     Answer::Exhausted(Exhausted::NoOwner) => (503, "no owner"),
                     Answer::Exhausted(Exhausted::Attempts) => (503, "attempts"),
+                    Answer::Exhausted(Exhausted::Busy | Exhausted::StoreDown) => {
+                        unreachable!("there is no pool here")
+                    },
                 };
                 let number = self.requests[i].number;
                 self.sights.push(number, Seen::Answers { status, why });
@@ -385,8 +390,12 @@ impl Sut {
         let model = r.model.as_ref().map(|m| naming.normalize(m));
         r.candidates = routing.view.candidates(model.as_deref()).to_vec();
         let claim = r.model.is_some().then_some(&mut r.claim);
-        self.scheduler
-            .order(routing.pin.as_ref(), &mut r.candidates, claim);
+        let ask = Ask {
+            engine: facade.engine(),
+            model: model.as_deref().unwrap_or_default(),
+            pin: routing.pin.as_ref(),
+        };
+        self.scheduler.order(ask, &mut r.candidates, claim);
         if routing.view.shares_addresses() {
             drop_shared(&mut r.candidates);
         }
@@ -410,6 +419,17 @@ impl Sut {
 
     fn send(&mut self, i: usize, candidate: usize, last: bool) {
         let r = &mut self.requests[i];
+        let facade = &self.facades[usize::from(r.facade)];
+        let naming = facade.engine().spec().naming;
+        let model = r.model.as_ref().map(|m| naming.normalize(m));
+        if candidate > 0 {
+            let ask = Ask {
+                engine: facade.engine(),
+                model: model.as_deref().unwrap_or_default(),
+                pin: None,
+            };
+            self.scheduler.next(ask, &mut r.candidates[candidate..]);
+        }
         let target = r.candidates[candidate].target.node.clone();
         let routing = self.facades[usize::from(r.facade)].routing();
         if r.effort == Effort::Budget && !routing.knows(&target) {
