@@ -162,7 +162,7 @@ pub struct Status {
     /// Fallback providers; empty while none is configured.
     pub providers: Vec<serde_json::Value>,
     /// The dynamic node pool; null while it is off.
-    pub pool: Option<serde_json::Value>,
+    pub pool: Option<super::pool::PoolStatus>,
 }
 
 /// What happened to a workload at one moment.
