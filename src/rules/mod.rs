@@ -18,6 +18,7 @@ pub mod nearest;
 pub mod outcome;
 pub mod policy;
 pub mod port;
+pub mod rate;
 pub mod reservations;
 pub mod route;
 pub mod secret;

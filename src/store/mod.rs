@@ -1,5 +1,6 @@
 //! Layer 2: what outlives the process.
 
 pub mod atomic;
+pub mod certificate;
 pub mod journal;
 pub mod ports;

@@ -188,7 +188,7 @@ pub struct PoolBreaker {
     pub failures: u32,
     /// Rest of the cool-down in ms, while open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub opens_in_ms: Option<u64>,
+    pub retry_in_ms: Option<u64>,
 }
 
 /// One pool node, as `status` and `nodes list` show it.
