@@ -17,6 +17,7 @@ pub mod models;
 pub mod nearest;
 pub mod outcome;
 pub mod policy;
+pub mod pool;
 pub mod port;
 pub mod rate;
 pub mod reservations;

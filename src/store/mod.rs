@@ -3,4 +3,5 @@
 pub mod atomic;
 pub mod certificate;
 pub mod journal;
+pub mod pool;
 pub mod ports;
