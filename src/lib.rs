@@ -66,6 +66,7 @@ pub mod demo;
 pub mod director;
 pub mod facade;
 pub mod net;
+pub mod registry;
 pub mod rules;
 pub mod state;
 pub mod store;

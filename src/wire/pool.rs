@@ -25,6 +25,8 @@ pub const CODE_FORBIDDEN: i32 = -32021;
 pub const CODE_TOO_MANY: i32 = -32022;
 /// The registry cannot do it now: its store is down. Try again.
 pub const CODE_UNAVAILABLE: i32 = -32023;
+/// The heartbeat's number was seen before in its session.
+pub const CODE_STALE: i32 = -32024;
 
 /// One model a worker serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
