@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 
 use super::api::ControlApiServer;
 use super::door::Door;
+use super::pool::{PoolApiServer, PoolHandlers};
 use super::server::Handlers;
 use super::transport;
 use crate::state::command::Commands;
@@ -97,12 +98,18 @@ impl ControlSocket {
     pub fn serve(self, commands: Commands, queries: Arc<dyn Queries>) -> io::Result<ControlServer> {
         let (listener, file) = self.0.into_parts()?;
         let (stop, handle) = stop_channel();
-        let methods = Handlers {
-            commands,
+        let mut methods = Methods::from(
+            Handlers {
+                commands,
+                queries: Arc::clone(&queries),
+            }
+            .into_rpc(),
+        );
+        let pool = PoolHandlers {
             queries: Arc::clone(&queries),
-        }
-        .into_rpc();
-        let accepting = tokio::spawn(accept_loop(listener, methods.into(), queries, stop));
+        };
+        methods.merge(pool.into_rpc()).map_err(io::Error::other)?;
+        let accepting = tokio::spawn(accept_loop(listener, methods, queries, stop));
         Ok(ControlServer {
             handle,
             accepting,

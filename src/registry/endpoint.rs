@@ -8,12 +8,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::methods::Refusal;
 use super::resolve::Resolve;
 use crate::net::confirm::best_answering;
-use crate::rules::pool::endpoint::{Allow, Endpoint, admits};
+use crate::rules::pool::endpoint::{Allow, Endpoint, Refused, admits};
+use crate::rules::pool::key::KeyRecord;
 
 /// Addresses that one name may have.
 const ADDRESSES: usize = 16;
@@ -26,15 +27,15 @@ pub(super) fn parse(text: &str) -> Result<Endpoint, Refusal> {
 /// The address to dial.
 pub(super) async fn judge(
     endpoint: &Endpoint,
-    allow: &[String],
+    key: &KeyRecord,
     peer: IpAddr,
     everywhere: &[IpNet],
     resolver: &dyn Resolve,
 ) -> Result<SocketAddr, Refusal> {
     let host = &endpoint.host;
-    let found = match host.parse::<IpAddr>() {
-        Ok(ip) => vec![ip],
-        Err(_) => resolver.lookup(host).await.map_err(|e| {
+    let found = match endpoint.literal() {
+        Some(ip) => vec![ip],
+        None => resolver.lookup(host).await.map_err(|e| {
             Refusal::unavailable(format!(
                 "endpoint: the gateway cannot find an address of {host:?}: {e}; register an \
                  address, or a name that it can look up"
@@ -53,10 +54,10 @@ pub(super) async fn judge(
             addresses.len()
         )));
     }
-    let allow = allowed(allow, peer)?;
+    let allow = allowed(key, peer)?;
     for address in &addresses {
         admits(host, *address, &allow)
-            .map_err(|refused| Refusal::forbidden(format!("endpoint: {refused}")))?;
+            .map_err(|refused| Refusal::forbidden(refusal(host, &refused, key, peer)))?;
         let address = address.to_canonical();
         if !everywhere.is_empty() && !everywhere.iter().any(|net| net.contains(&address)) {
             return Err(Refusal::forbidden(format!(
@@ -68,18 +69,37 @@ pub(super) async fn judge(
 }
 
 /// The key's allow list; without one, the address that the call comes from.
-fn allowed(allow: &[String], peer: IpAddr) -> Result<Vec<Allow>, Refusal> {
-    if allow.is_empty() {
-        // Not as if it were listed: through a tunnel or a proxy of the gateway's own every call
-        // comes from a loopback address, which must not open the gateway's own services.
-        return Ok(vec![Allow::Net(IpNet::from(peer))]);
+fn allowed(key: &KeyRecord, peer: IpAddr) -> Result<Vec<Allow>, Refusal> {
+    if !key.allow.is_empty() {
+        return Ok(key.allow());
     }
-    let each = allow.iter().map(|text| {
-        Allow::parse(text).map_err(|_| {
-            Refusal::forbidden(format!("the key's allow list has {text:?}, which is no network and no host; make a new key"))
-        })
-    });
-    each.collect()
+    // Not as if it were listed: through a tunnel or a proxy on this machine every call comes from
+    // a loopback address, which must not open this machine's own services.
+    let (v4, v6) = (Ipv4Net::default(), Ipv6Net::default());
+    let ordinary = [Allow::Net(v4.into()), Allow::Net(v6.into())];
+    admits("", peer, &ordinary).map_err(|refused| {
+        Refusal::forbidden(format!(
+            "the key has no allow list, so the endpoint would have to be where the call comes \
+             from, and {refused}; make a key with `--allow {peer}` if that is meant"
+        ))
+    })?;
+    Ok(vec![Allow::peer(peer)])
+}
+
+fn refusal(host: &str, refused: &Refused, key: &KeyRecord, peer: IpAddr) -> String {
+    let named = match refused.address.to_string() == host {
+        true => String::new(),
+        false => format!("{host:?} leads to "),
+    };
+    let whose = match key.allow.is_empty() {
+        true => format!(" (it has none, so that is {peer}, where the call comes from)"),
+        false => String::new(),
+    };
+    format!(
+        "endpoint: {named}{refused}{whose}; make a key with `nodes keys create … --allow {}` if \
+         it is meant",
+        refused.address
+    )
 }
 
 /// Of several, the one that answers now; all of them were judged.

@@ -18,7 +18,6 @@ use super::endpoint;
 use super::gate::Caller;
 use super::quota::{Kind, Quotas};
 use super::resolve::Resolve;
-use crate::rules::pool::key;
 use crate::rules::pool::limits::Limits;
 use crate::rules::pool::record::{Beat, Hardware, ModelEntry, PoolEngine, Registration, Session};
 use crate::rules::pool::sizes;
@@ -151,14 +150,16 @@ impl Registry {
             engine,
             models: entries(p.models),
             max_concurrency: p.max_concurrency,
-            base_weight: p.base_weight.unwrap_or(p.max_concurrency.clamp(1, 1000)),
+            base_weight: p
+                .base_weight
+                .unwrap_or_else(|| sizes::default_weight(p.max_concurrency)),
             hardware,
             agent_version: p.agent_version,
         };
         sizes::registration(&registration).map_err(|e| Refusal::params(e.to_string()))?;
         registration.address = endpoint::judge(
             &where_to,
-            &caller.key.allow,
+            &caller.key,
             caller.peer,
             &self.allowed_endpoints,
             self.resolver.as_ref(),
@@ -322,7 +323,7 @@ fn entries(models: Vec<PoolModel>) -> Vec<ModelEntry> {
 fn admitted(caller: &Caller, models: Vec<ModelEntry>) -> (Vec<ModelEntry>, Vec<String>) {
     let (good, bad): (Vec<_>, Vec<_>) = models
         .into_iter()
-        .partition(|m| key::admits_model(&caller.key.models, &m.id));
+        .partition(|m| caller.key.admits_model(&m.id));
     (good, bad.into_iter().map(|m| m.id).collect())
 }
 

@@ -246,7 +246,16 @@ pub struct PoolNodeStatus {
     pub agent_version: String,
 }
 
-/// The pool's part of `status`, and the answer of `pool/list`.
+/// Answer of `pool/list`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PoolList {
+    /// Version of this document.
+    pub schema_version: u32,
+    /// The pool.
+    pub pool: PoolStatus,
+}
+
+/// The pool's part of `status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PoolStatus {
     /// Where the registry listens, as `ADDRESS:PORT`.
@@ -260,22 +269,6 @@ pub struct PoolStatus {
     pub store_error: Option<String>,
     /// By id.
     pub nodes: Vec<PoolNodeStatus>,
-}
-
-/// Parameters of `pool/keys/create`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct KeyRequest {
-    /// What the key is called; unique.
-    pub name: String,
-    /// The one node it speaks for.
-    pub node_id: String,
-    /// Addresses (CIDR) or hosts its endpoint may have; empty: that of its registration alone.
-    #[serde(default)]
-    pub allow: Vec<String>,
-    /// Patterns of models it may advertise; empty: all.
-    #[serde(default)]
-    pub models: Vec<String>,
 }
 
 /// A node key, without the key.
@@ -336,6 +329,8 @@ pub struct KeyList {
 /// Answer of `pool/keys/revoke`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyRevoked {
+    /// Version of this document.
+    pub schema_version: u32,
     /// The key.
     pub info: KeyInfo,
     /// Whether its node was there, and so was put out.
