@@ -69,6 +69,12 @@ const METHODS: &[Method] = &[
     ),
     Method("node/remove-manual", Scope::Facade, &["id"]),
     Method(
+        "nodes/add",
+        Scope::Facade,
+        &["url", "name", "models", "api_key", "slots", "weight"],
+    ),
+    Method("nodes/remove", Scope::Facade, &["id"]),
+    Method(
         "node/set-local-backend",
         Scope::Facade,
         &["host", "port", "healthy"],

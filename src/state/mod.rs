@@ -11,6 +11,7 @@ pub mod facade;
 pub mod fleet;
 pub mod follow;
 pub mod lifetime;
+pub mod named;
 pub mod query;
 pub mod scheduler;
 pub mod settings;

@@ -3,5 +3,6 @@
 pub mod atomic;
 pub mod certificate;
 pub mod journal;
+pub mod nodes;
 pub mod pool;
 pub mod ports;
