@@ -19,9 +19,7 @@ use crate::state::fleet::{Answer, PoolDesk, key_info};
 use crate::state::query::Queries;
 use crate::wire::control::SCHEMA_VERSION;
 use crate::wire::jsonrpc::CommandError;
-use crate::wire::pool::{
-    KeyCreated, KeyList, KeyRevoked, PoolList, PoolNodeChanged, PoolStatus,
-};
+use crate::wire::pool::{KeyCreated, KeyList, KeyRevoked, PoolList, PoolNodeChanged, PoolStatus};
 
 /// The pool's calls.
 #[rpc(server, client)]

@@ -95,7 +95,9 @@ async fn connection(
     };
     match timeout(HANDSHAKE, tls.accept(stream)).await {
         Ok(Ok(stream)) => serve(stream, peer, gate, stop).await,
-        Ok(Err(e)) => tracing::debug!(%peer, error = %e, "a TLS handshake with the registry failed"),
+        Ok(Err(e)) => {
+            tracing::debug!(%peer, error = %e, "a TLS handshake with the registry failed")
+        },
         Err(_) => tracing::debug!(%peer, "a TLS handshake with the registry took too long"),
     }
 }
@@ -174,7 +176,9 @@ mod tests {
     fn one_address_cannot_take_every_seat_and_all_come_back() {
         let seats = Arc::new(Seats::default());
         let at = |n: u16| IpAddr::from(Ipv4Addr::from(0x0a00_0000 + u32::from(n)));
-        let mut held: Vec<_> = (0..FROM_ONE).filter_map(|_| Seat::take(&seats, at(0))).collect();
+        let mut held: Vec<_> = (0..FROM_ONE)
+            .filter_map(|_| Seat::take(&seats, at(0)))
+            .collect();
         assert_eq!(held.len(), FROM_ONE);
         assert!(Seat::take(&seats, at(0)).is_none());
         held.extend((1..2_000).filter_map(|n| Seat::take(&seats, at(n))));

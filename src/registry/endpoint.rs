@@ -108,7 +108,10 @@ async fn best(addresses: &[IpAddr], port: u16) -> IpAddr {
     if addresses.len() == 1 {
         return first;
     }
-    let texts: Vec<String> = addresses.iter().map(|a| a.to_canonical().to_string()).collect();
+    let texts: Vec<String> = addresses
+        .iter()
+        .map(|a| a.to_canonical().to_string())
+        .collect();
     let best = best_answering(&texts, port).await;
     best.and_then(|text| text.parse().ok()).unwrap_or(first)
 }

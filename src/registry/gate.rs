@@ -85,7 +85,10 @@ impl Refused {
 
     fn unauthorized(text: impl Into<String>) -> Self {
         Self {
-            header: Some((WWW_AUTHENTICATE, "Bearer realm=\"nvpair-proxy node registry\"")),
+            header: Some((
+                WWW_AUTHENTICATE,
+                "Bearer realm=\"nvpair-proxy node registry\"",
+            )),
             ..Self::new(StatusCode::UNAUTHORIZED, CODE_UNAUTHORIZED, text)
         }
     }
@@ -106,7 +109,10 @@ impl Refused {
 }
 
 impl Gate {
-    pub(super) fn new(registry: Arc<Registry>, stop: StopHandle) -> Result<Self, RegisterMethodError> {
+    pub(super) fn new(
+        registry: Arc<Registry>,
+        stop: StopHandle,
+    ) -> Result<Self, RegisterMethodError> {
         let config = ServerConfig::builder()
             .http_only()
             // Counted by `accept`.
@@ -123,8 +129,14 @@ impl Gate {
     }
 
     /// The answer to a request. A panic under it is an answer too.
-    pub(super) async fn answer(&self, request: Request<Incoming>, peer: IpAddr) -> Response<HttpBody> {
-        let answered = AssertUnwindSafe(self.admit(request, peer)).catch_unwind().await;
+    pub(super) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        peer: IpAddr,
+    ) -> Response<HttpBody> {
+        let answered = AssertUnwindSafe(self.admit(request, peer))
+            .catch_unwind()
+            .await;
         match answered {
             Ok(Ok(answer)) => answer,
             Ok(Err(refused)) => refused.answer(),
@@ -162,7 +174,11 @@ impl Gate {
                     "a request has {BODY_BYTES} bytes at most; advertise fewer models, or \
                      check what the agent sends"
                 );
-                return Err(Refused::new(StatusCode::PAYLOAD_TOO_LARGE, INVALID_REQUEST, text));
+                return Err(Refused::new(
+                    StatusCode::PAYLOAD_TOO_LARGE,
+                    INVALID_REQUEST,
+                    text,
+                ));
             },
             Ok(Collected::Broken(_)) => {
                 let text = "the request's body ended early or is malformed";
@@ -170,12 +186,19 @@ impl Gate {
             },
             Err(_) => {
                 let text = format!("the body did not come within {} s", BODY_TIME.as_secs());
-                return Err(Refused::new(StatusCode::REQUEST_TIMEOUT, INVALID_REQUEST, text));
+                return Err(Refused::new(
+                    StatusCode::REQUEST_TIMEOUT,
+                    INVALID_REQUEST,
+                    text,
+                ));
             },
         };
         head.headers.remove(AUTHORIZATION);
         head.extensions.insert(caller);
-        let mut rpc = self.rpc.clone().build(self.methods.clone(), self.stop.clone());
+        let mut rpc = self
+            .rpc
+            .clone()
+            .build(self.methods.clone(), self.stop.clone());
         let answered = rpc.call(Request::from_parts(head, body)).await;
         answered.map_err(|e| {
             tracing::error!(error = %e, "a registry call failed");
@@ -237,10 +260,14 @@ fn form(method: &Method, path: &str, headers: &HeaderMap) -> Result<(), Refused>
 fn bearer(headers: &HeaderMap) -> Result<Secret, Refused> {
     let mut given = headers.get_all(AUTHORIZATION).iter();
     let Some(first) = given.next() else {
-        return Err(Refused::unauthorized(format!("a node key is missing; {GET_A_KEY}")));
+        return Err(Refused::unauthorized(format!(
+            "a node key is missing; {GET_A_KEY}"
+        )));
     };
     if given.next().is_some() {
-        return Err(Refused::unauthorized("there is more than one Authorization header; send one"));
+        return Err(Refused::unauthorized(
+            "there is more than one Authorization header; send one",
+        ));
     }
     let token = first.to_str().ok().and_then(|v| {
         let (scheme, token) = v.split_once(' ')?;
@@ -265,8 +292,14 @@ mod tests {
         for good in ["application/json", "Application/JSON; charset=utf-8"] {
             assert_eq!(status(Method::POST, "/", &json(good)), Ok(()));
         }
-        assert_eq!(status(Method::GET, "/", &json("application/json")), Err(405));
-        assert_eq!(status(Method::POST, "/x", &json("application/json")), Err(404));
+        assert_eq!(
+            status(Method::GET, "/", &json("application/json")),
+            Err(405)
+        );
+        assert_eq!(
+            status(Method::POST, "/x", &json("application/json")),
+            Err(404)
+        );
         assert_eq!(status(Method::POST, "/", &json("text/plain")), Err(415));
         assert_eq!(status(Method::POST, "/", &HeaderMap::new()), Err(415));
     }
@@ -274,13 +307,20 @@ mod tests {
     #[test]
     fn one_bearer_token_is_a_key_and_its_debug_output_is_not() {
         let auth = |values: &[&'static str]| {
-            let each = values.iter().map(|v| (AUTHORIZATION, HeaderValue::from_static(v)));
+            let each = values
+                .iter()
+                .map(|v| (AUTHORIZATION, HeaderValue::from_static(v)));
             bearer(&HeaderMap::from_iter(each))
         };
         let key = auth(&["bearer ktms_node_canary"]).ok().unwrap();
         assert_eq!(key.reveal(), "ktms_node_canary");
         assert!(!format!("{key:?}").contains("canary"));
-        for bad in [&[][..], &["Basic x"], &["ktms_node_x"], &["Bearer a", "Bearer a"]] {
+        for bad in [
+            &[][..],
+            &["Basic x"],
+            &["ktms_node_x"],
+            &["Bearer a", "Bearer a"],
+        ] {
             let refused = auth(bad).err().unwrap();
             assert_eq!(refused.status, StatusCode::UNAUTHORIZED);
             assert!(refused.answer().headers().contains_key(WWW_AUTHENTICATE));

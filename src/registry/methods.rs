@@ -23,12 +23,12 @@ use crate::rules::pool::record::{Beat, Hardware, ModelEntry, PoolEngine, Registr
 use crate::rules::pool::sizes;
 use crate::rules::pool::standing::standing;
 use crate::state::fleet::{Fleet, Left, StoreDown, Taken};
+use crate::wire::jsonrpc::ErrorCode;
 use crate::wire::pool::{
     Beaten, CODE_FORBIDDEN, CODE_STALE, CODE_TOO_MANY, CODE_UNAUTHORIZED, CODE_UNAVAILABLE,
     HEARTBEAT, HeartbeatParams, PoolModel, REGISTER, RegisterParams, Registered, UNREGISTER,
     UnregisterParams, Unregistered,
 };
-use crate::wire::jsonrpc::ErrorCode;
 
 /// Characters of an error text that come from the caller's own request.
 const QUOTED: usize = 300;
@@ -100,11 +100,19 @@ pub(super) fn module(
     })?;
     module.register_async_method(HEARTBEAT, |params, registry, ext| async move {
         let caller = caller(&ext)?;
-        answer("heartbeat", caller, registry.heartbeat(caller, &params).await)
+        answer(
+            "heartbeat",
+            caller,
+            registry.heartbeat(caller, &params).await,
+        )
     })?;
     module.register_async_method(UNREGISTER, |params, registry, ext| async move {
         let caller = caller(&ext)?;
-        answer("unregister", caller, registry.unregister(caller, &params).await)
+        answer(
+            "unregister",
+            caller,
+            registry.unregister(caller, &params).await,
+        )
     })?;
     Ok(module)
 }
@@ -173,7 +181,9 @@ impl Registry {
         self.fleet.register(registration, name, &session).await?;
         self.still_stands(caller).await?;
         tracing::info!(%node, %engine, %address, key = name, "a pool node registered");
-        let Limits { beat_ms, ttl_ms, .. } = self.fleet.limits();
+        let Limits {
+            beat_ms, ttl_ms, ..
+        } = self.fleet.limits();
         Ok(Registered {
             heartbeat_interval_seconds: seconds(beat_ms),
             ttl_seconds: seconds(ttl_ms),
@@ -214,7 +224,10 @@ impl Registry {
         match self.fleet.beat(&caller.key.node, &session, beat).await? {
             Taken::Taken(record) => Ok(Beaten {
                 // It was heard of just now, by the same clock.
-                state: standing(&record, record.beat_at, &limits).state.as_str().to_owned(),
+                state: standing(&record, record.beat_at, &limits)
+                    .state
+                    .as_str()
+                    .to_owned(),
                 drain: record.drain,
                 reregister: false,
                 active_proxy_requests: u64::from(record.leases),
@@ -336,7 +349,9 @@ fn seconds(ms: u64) -> u64 {
 fn read<T: DeserializeOwned>(params: &Params<'_>) -> Result<T, Refusal> {
     let text = params.as_str().unwrap_or("null").trim_start();
     if !text.starts_with('{') {
-        return Err(Refusal::params("params must be an object with named fields"));
+        return Err(Refusal::params(
+            "params must be an object with named fields",
+        ));
     }
     serde_json::from_str(text).map_err(|e| Refusal::params(short(&e.to_string())))
 }

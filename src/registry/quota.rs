@@ -32,10 +32,7 @@ pub(super) struct Quotas {
 }
 
 impl Quotas {
-    pub(super) fn new(
-        registrations: PerMinute,
-        clock: Arc<dyn Fn() -> u64 + Send + Sync>,
-    ) -> Self {
+    pub(super) fn new(registrations: PerMinute, clock: Arc<dyn Fn() -> u64 + Send + Sync>) -> Self {
         Self {
             registrations,
             clock,

@@ -45,7 +45,10 @@ impl Bucket {
         let passed = now_ms.saturating_sub(self.at_ms);
         let each = u64::from(rate.0);
         let most = ONE * each;
-        self.left = self.left.saturating_add(passed.saturating_mul(each)).min(most);
+        self.left = self
+            .left
+            .saturating_add(passed.saturating_mul(each))
+            .min(most);
         self.at_ms = self.at_ms.max(now_ms);
         match self.left.checked_sub(ONE) {
             Some(left) => {

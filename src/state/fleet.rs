@@ -99,7 +99,9 @@ pub fn node_status(record: &Record, weight: u64, now_ms: u64, limits: &Limits) -
     let beat = record.beat.as_ref();
     let models = record.models().iter().map(|model| {
         let perf = record.perf.get(&model.id);
-        let failed = perf.map(|p| &p.breaker).filter(|b| **b != Breaker::default());
+        let failed = perf
+            .map(|p| &p.breaker)
+            .filter(|b| **b != Breaker::default());
         PoolModelStatus {
             id: model.id.clone(),
             context_length: model.context_length,
