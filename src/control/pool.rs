@@ -6,6 +6,7 @@
 //! says so.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use jsonrpsee::core::{RpcResult, async_trait};
 use jsonrpsee::proc_macros::rpc;
@@ -64,6 +65,12 @@ pub trait PoolApi {
 pub(super) struct PoolHandlers {
     /// Where the pool is found, if there is one.
     pub(super) queries: Arc<dyn Queries>,
+}
+
+/// Unix milliseconds, for people: no rule depends on when a key was made.
+fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
 }
 
 fn refused(text: impl Into<String>) -> ErrorObjectOwned {
@@ -161,25 +168,22 @@ impl PoolApiServer for PoolHandlers {
             hash,
             allow: allow.unwrap_or_default(),
             models: models.unwrap_or_default(),
-            created_at: 0,
+            created_at: now_ms(),
         };
         let checked = record.check();
         checked.map_err(|e| refusal(&CommandError::params(e.to_string())))?;
-        let name = record.name.clone();
+        let info = key_info(&record);
         if !asked(desk.fleet.put_key(record)).await? {
             return Err(refused(format!(
-                "there is a key {name:?} already; choose another name, or revoke that one first"
+                "there is a key {:?} already; choose another name, or revoke that one first",
+                info.name
             )));
         }
-        // Read back for its time of making, which is the store's.
-        let kept = asked(desk.fleet.keys()).await?;
-        let kept = kept.iter().find(|k| k.name == name);
-        let kept = kept.ok_or_else(|| refused("the key was revoked at once by somebody else"))?;
         let fingerprint = (desk.fingerprint)();
-        tracing::info!(key = name, node = %kept.node, "a node key was made");
+        tracing::info!(key = info.name, node = info.node_id, "a node key was made");
         Ok(KeyCreated {
             schema_version: SCHEMA_VERSION,
-            info: key_info(kept),
+            info,
             key: secret.reveal().to_owned(),
             proxy_addr: desk.proxy_addr.clone(),
             tls: fingerprint.is_some(),

@@ -5,6 +5,7 @@
 
 mod commands;
 mod journal;
+pub mod registry;
 mod shutdown;
 mod supervisor;
 mod surroundings;

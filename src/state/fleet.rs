@@ -57,7 +57,7 @@ pub trait Fleet: Send + Sync {
     /// Closes a node's breakers; `false` if there is no such node.
     fn reset<'a>(&'a self, node: &'a NodeId) -> Answer<'a, bool>;
 
-    /// Adds a key; `false` if one of its name exists. Its time of making is set by the pool.
+    /// Adds a key; `false` if one of its name exists.
     fn put_key(&self, key: KeyRecord) -> Answer<'_, bool>;
 
     /// Removes a key and gives back what it was. Whoever asks evicts its node.

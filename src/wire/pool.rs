@@ -282,7 +282,7 @@ pub struct KeyInfo {
     pub allow: Vec<String>,
     /// Patterns of models it may advertise; empty: all.
     pub models: Vec<String>,
-    /// Unix ms of its making, by the store's clock.
+    /// Unix ms of its making.
     pub created_at: u64,
 }
 

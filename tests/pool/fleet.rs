@@ -30,6 +30,14 @@ impl TestFleet {
         self.nodes.lock().unwrap().get(node).cloned()
     }
 
+    /// As if it had failed too often in a row.
+    pub fn break_node(&self, node: &str) {
+        let mut nodes = self.nodes.lock().unwrap();
+        let breaker = &mut nodes.get_mut(node).unwrap().breaker;
+        breaker.failures = 5;
+        breaker.open_until = Some(30_000);
+    }
+
     /// As the control socket does it.
     pub async fn revoke(&self, name: &str) -> bool {
         let Some(key) = self.revoke_key(name).await.unwrap() else {

@@ -196,6 +196,7 @@ mod tests {
         Registration {
             node: "worker-01".into(),
             endpoint: "http://10.0.0.7:8080/v1".into(),
+            address: ([10, 0, 0, 7], 8000).into(),
             engine: PoolEngine::Vllm,
             models: vec![entry("qwen2.5:14b"), entry("a b/ü")],
             max_concurrency: 1,

@@ -9,6 +9,7 @@ fn record() -> Record {
         registration: Registration {
             node: "n".into(),
             endpoint: "http://10.0.0.7:8080".into(),
+            address: ([10, 0, 0, 7], 8000).into(),
             engine: PoolEngine::LlamaCpp,
             models: vec![],
             max_concurrency: 4,
