@@ -18,13 +18,14 @@
 //! | 5 | [`facade`] | the path of a request | `rules`, `wire`, `net`, `telemetry`, `state` |
 //! | 6 | [`control`] | the local socket | `rules`, `wire`, `net`, `state` |
 //! | 6 | [`broker`] | the link to a parent | `rules`, `wire`, `net`, `state` |
+//! | 6 | [`registry`] | where pool nodes register themselves | `rules`, `wire`, `net`, `state` |
 //! | 6 | [`director`] | the driver where there is no parent | the same and `config` |
 //! | 7 | [`daemon`] | builds the parts and joins them | all |
 //! | 8 | `cmd/` | one file a subcommand | `rules`, `wire`, `config`, `control::client`; see below |
 //!
-//! The three of layer 6 can ask (by a command) but not act. The director also reads settings: it is
-//! who turns them into commands. In `cmd/`, only `serve.rs` may use `daemon`, `state` and
-//! `telemetry`, and only `demo_engine.rs` may use `demo`.
+//! Those of layer 6 can ask (by a command, or the pool by [`state::fleet`]) but not act. The
+//! director also reads settings: it is who turns them into commands. In `cmd/`, only `serve.rs` may
+//! use `daemon`, `state` and `telemetry`, and only `demo_engine.rs` may use `demo`.
 //!
 //! # One request
 //!
@@ -66,6 +67,7 @@ pub mod demo;
 pub mod director;
 pub mod facade;
 pub mod net;
+pub mod registry;
 pub mod rules;
 pub mod state;
 pub mod store;

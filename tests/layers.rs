@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each module and those it may use, itself aside.
-const TABLE: [(&str, &str); 13] = [
+const TABLE: [(&str, &str); 14] = [
     ("rules", ""),
     ("wire", "rules"),
     ("config", "rules wire"),
@@ -20,11 +20,12 @@ const TABLE: [(&str, &str); 13] = [
     ("facade", "rules wire net telemetry state"),
     ("control", "rules wire net state"),
     ("broker", "rules wire net state"),
+    ("registry", "rules wire net state"),
     // It turns settings into commands, so it reads them; the other drivers are told everything.
     ("director", "rules wire net state config"),
     (
         "daemon",
-        "rules wire config store net telemetry state demo facade control broker director",
+        "rules wire config store net telemetry state demo facade control broker registry director",
     ),
 ];
 

@@ -42,7 +42,7 @@ enum Scope {
 /// One method: its name, its scope, its parameters besides the engine.
 struct Method(&'static str, Scope, &'static [&'static str]);
 
-const METHODS: [Method; 19] = [
+const METHODS: &[Method] = &[
     Method("status", Scope::Plain, &[]),
     Method("daemon/info", Scope::Plain, &[]),
     Method(
@@ -69,6 +69,12 @@ const METHODS: [Method; 19] = [
     ),
     Method("node/remove-manual", Scope::Facade, &["id"]),
     Method(
+        "nodes/add",
+        Scope::Facade,
+        &["url", "name", "models", "api_key", "slots", "weight"],
+    ),
+    Method("nodes/remove", Scope::Facade, &["id"]),
+    Method(
         "node/set-local-backend",
         Scope::Facade,
         &["host", "port", "healthy"],
@@ -85,6 +91,17 @@ const METHODS: [Method; 19] = [
         &["port", "aliasAddresses", "ignorePersistedPort"],
     ),
     Method("log/set-level", Scope::Plain, &["level"]),
+    Method("pool/list", Scope::Plain, &[]),
+    Method("pool/drain", Scope::Plain, &["id"]),
+    Method("pool/resume", Scope::Plain, &["id"]),
+    Method("pool/reset", Scope::Plain, &["id"]),
+    Method(
+        "pool/keys/create",
+        Scope::Plain,
+        &["name", "node_id", "allow", "models"],
+    ),
+    Method("pool/keys/list", Scope::Plain, &[]),
+    Method("pool/keys/revoke", Scope::Plain, &["name"]),
     Method("shutdown", Scope::Process, &[]),
 ];
 

@@ -5,6 +5,7 @@
 
 mod commands;
 mod journal;
+pub mod registry;
 mod shutdown;
 mod supervisor;
 mod surroundings;
@@ -28,6 +29,7 @@ use crate::state::command::Commands;
 use crate::state::events::Events;
 use crate::state::facade::{Alone, Surroundings};
 use crate::state::lifetime::Lifetime;
+use crate::state::named::{Asks, Book};
 use crate::state::query::Queries;
 use crate::state::scheduler::Scheduler;
 use crate::state::settings::RequestSettings;
@@ -160,7 +162,11 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         Scheduler::new(policy),
     ));
     let may_keep = holds_lock && !matches!(driver, Driver::Demo(_));
-    let journal = journal::start(state_dir.filter(|_| may_keep), &shared.workloads);
+    let state_dir = state_dir.filter(|_| may_keep);
+    // Under a broker its list is what there is, and nobody probes.
+    let named = (!brokered).then(|| open_book(state_dir.as_deref()));
+    let (desk, asks) = named.map(Asks::open).unzip();
+    let journal = journal::start(state_dir, &shared.workloads);
     let lifetime = Arc::<Lifetime>::default();
     let in_cluster = cluster_dir.is_some();
     let cluster = open_cluster(cluster_dir)?;
@@ -188,6 +194,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         ports,
         scope,
         !brokered,
+        desk,
         log,
         version.clone(),
         stop.clone(),
@@ -231,7 +238,8 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
             parts.link = link.map(|l| l.start(commands, queries, &stop));
         },
         Driver::Standalone(settings) => {
-            let options = director::Options::standard(&settings, jitter());
+            let asks = asks.unwrap_or_else(|| Asks::open(Book::unsaved()).1);
+            let options = director::Options::standard(&settings, jitter(), asks);
             let started = director::start(&settings, &machine, commands, queries, options).await?;
             parts.joined(started, begun, opened);
         },
@@ -240,9 +248,10 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
                 .await
                 .map_err(|e| StartError::Demo(e.to_string()))?;
             let settings = with_fleet(*settings, &fleet);
+            let asks = asks.unwrap_or_else(|| Asks::open(Book::unsaved()).1);
             let options = director::Options {
                 places: Vec::new(),
-                ..director::Options::standard(&settings, jitter())
+                ..director::Options::standard(&settings, jitter(), asks)
             };
             let started = director::start(&settings, &machine, commands, queries, options).await?;
             parts.fleet = Some(fleet);
@@ -250,6 +259,16 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         },
     }
     Ok(parts.until_stopped(stop, signals).await)
+}
+
+/// The nodes that were added in earlier runs; a file that cannot be used is never a reason not to
+/// start.
+fn open_book(state_dir: Option<&std::path::Path>) -> Book {
+    let (book, problem) = Book::open(state_dir);
+    if let Some(problem) = problem {
+        tracing::warn!("{problem}");
+    }
+    book
 }
 
 fn open_cluster(folder: Option<PathBuf>) -> Result<Option<Arc<Cluster>>, StartError> {

@@ -51,6 +51,15 @@ impl Interfaces {
         known.contains(&ip.to_canonical())
     }
 
+    /// All of them.
+    pub fn list(&self) -> Vec<IpAddr> {
+        let known = self
+            .addresses
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        known.iter().copied().collect()
+    }
+
     /// Counts the changes that were found.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
@@ -71,6 +80,7 @@ mod tests {
         let lan: IpAddr = [192, 0, 2, 7].into();
         interfaces.replace([lan].into());
         assert!(interfaces.has(lan) && interfaces.has("::ffff:192.0.2.7".parse().unwrap()));
+        assert_eq!(interfaces.list(), [lan]);
         assert_eq!(interfaces.generation(), before + 1);
     }
 }

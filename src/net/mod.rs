@@ -13,6 +13,7 @@ pub mod interfaces;
 pub mod listen;
 pub mod members;
 pub mod rewound;
+pub mod server_tls;
 pub mod sockets;
 pub mod tls;
 pub mod upstream;

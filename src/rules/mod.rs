@@ -19,6 +19,7 @@ pub mod outcome;
 pub mod policy;
 pub mod pool;
 pub mod port;
+pub mod rate;
 pub mod reservations;
 pub mod route;
 pub mod secret;

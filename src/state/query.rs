@@ -3,6 +3,8 @@
 //! Owns: the list of questions. Leaves to others: the answers (`state`), their form (`wire`).
 //! A trait, so that a link or the control socket can be tested without a daemon behind it.
 
+use std::sync::Arc;
+
 use crate::rules::engine::EngineId;
 use crate::rules::ids::{JobId, NodeId};
 use crate::wire::broker::NodeRecord;
@@ -10,6 +12,7 @@ use crate::wire::control::{
     DaemonInfo, ModelList, RouteExplained, Status, Workload, WorkloadFilter, WorkloadList,
 };
 
+use super::fleet::PoolDesk;
 use super::follow::Follower;
 
 /// Questions the daemon answers at once.
@@ -36,4 +39,8 @@ pub trait Queries: Send + Sync {
     fn follow(&self, filter: WorkloadFilter) -> Follower;
     /// Where a request for this model would go now; `None` where the facade is not enabled.
     fn route(&self, engine: EngineId, model: &str) -> Option<RouteExplained>;
+    /// The node pool, where one is configured: its own questions and changes go there.
+    fn pool(&self) -> Option<Arc<PoolDesk>> {
+        None
+    }
 }

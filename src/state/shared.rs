@@ -4,7 +4,7 @@
 //! Leaves to others: changing any of it (`daemon`).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
 use crate::rules::candidates::{Candidate, Exclusion, Kind};
@@ -22,6 +22,7 @@ use super::discovery::record;
 use super::events::Events;
 use super::explain::explain;
 use super::facade::{FacadeState, Routing};
+use super::fleet::PoolDesk;
 use super::follow::Follower;
 use super::query::Queries;
 use super::scheduler::Scheduler;
@@ -40,6 +41,8 @@ pub struct Shared {
     pub scheduler: Arc<Scheduler>,
     /// Live and recent workloads.
     pub workloads: Arc<Workloads>,
+    /// The node pool, once it is there.
+    pool: OnceLock<Arc<PoolDesk>>,
     /// Enabled facades, one slot an engine.
     facades: RwLock<Vec<Option<Arc<FacadeState>>>>,
 }
@@ -60,8 +63,15 @@ impl Shared {
             events,
             scheduler: Arc::new(scheduler),
             workloads,
+            pool: OnceLock::new(),
             facades,
         }
+    }
+
+    /// Makes the node pool known to the control socket. Once; later calls change nothing.
+    pub fn set_pool(&self, desk: PoolDesk) {
+        // The first one is the daemon's, and there is no second.
+        let _ = self.pool.set(Arc::new(desk));
     }
 
     /// The facade of an engine, if enabled.
@@ -190,6 +200,10 @@ fn kind(node: &Node, reached: Option<&Kind>, is_manual: bool) -> NodeKind {
 }
 
 impl Queries for Shared {
+    fn pool(&self) -> Option<Arc<PoolDesk>> {
+        self.pool.get().cloned()
+    }
+
     fn is_enabled(&self, engine: EngineId) -> bool {
         self.facade(engine).is_some()
     }

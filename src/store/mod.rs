@@ -1,6 +1,8 @@
 //! Layer 2: what outlives the process.
 
 pub mod atomic;
+pub mod certificate;
 pub mod journal;
+pub mod nodes;
 pub mod pool;
 pub mod ports;

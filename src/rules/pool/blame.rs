@@ -91,3 +91,42 @@ impl Outcome {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_blame_the_node_the_model_or_nobody() {
+        for (statuses, want) in [
+            (&[200, 201, 204, 299][..], Blame::Success),
+            (&[500, 502, 504, 505, 507, 599], Blame::Node),
+            (&[404], Blame::Model),
+            (&[429, 503], Blame::Busy),
+            (
+                &[101, 301, 302, 304, 400, 401, 403, 408, 413, 422, 501],
+                Blame::Nothing,
+            ),
+        ] {
+            for status in statuses {
+                assert_eq!(blame(Ended::Status(*status)), want, "{status}");
+            }
+        }
+        assert_eq!(blame(Ended::Transport), Blame::Node);
+        assert_eq!(blame(Ended::Ours), Blame::Nothing);
+        assert_eq!(blame(Ended::Left), Blame::Nothing);
+    }
+
+    #[test]
+    fn each_scope_counts_its_own_failures_only() {
+        for (blame, node, model) in [
+            (Blame::Success, End::Success, End::Success),
+            (Blame::Node, End::Failure, End::Neutral),
+            (Blame::Model, End::Neutral, End::Failure),
+            (Blame::Busy, End::Neutral, End::Neutral),
+            (Blame::Nothing, End::Neutral, End::Neutral),
+        ] {
+            assert_eq!((blame.for_node(), blame.for_model()), (node, model));
+        }
+    }
+}

@@ -46,3 +46,47 @@ impl Ema {
 pub fn is_sample(figure: f64) -> bool {
     figure.is_finite() && figure > 0.0
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_first_sample_is_the_average_and_later_ones_count_a_fifth() {
+        let mut e = Ema::default();
+        assert_eq!(e.value(), None);
+        e.add(Some(100.0));
+        assert_eq!(e.value(), Some(100.0));
+        e.add(Some(200.0));
+        assert_eq!(e.value(), Some(120.0));
+        e.add(None);
+        assert_eq!(e.value(), Some(120.0));
+    }
+
+    #[test]
+    fn what_is_no_figure_is_not_taken() {
+        for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            let mut e = Ema::of(Some(5.0));
+            e.add(Some(bad));
+            assert_eq!(
+                (e.value(), Ema::of(Some(bad)).value()),
+                (Some(5.0), None),
+                "{bad}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_average_stays_among_its_samples(samples in prop::collection::vec(0.001f64..1e9, 1..50)) {
+            let mut e = Ema::default();
+            samples.iter().for_each(|s| e.add(Some(*s)));
+            let least = samples.iter().copied().fold(f64::INFINITY, f64::min);
+            let most = samples.iter().copied().fold(0.0, f64::max);
+            let mean = e.value().unwrap();
+            prop_assert!(mean >= least * (1.0 - 1e-9) && mean <= most * (1.0 + 1e-9));
+        }
+    }
+}

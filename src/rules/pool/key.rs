@@ -1,17 +1,36 @@
 //! Node keys: what a worker shows to speak for its node.
 //!
 //! Owns: their form, their hash, what a key admits. Leaves to others: making the random bytes,
-//! keeping the hashes (`store::pool::keys`).
+//! keeping the hashes (`store::pool`), finding the addresses that an endpoint's name has.
 //!
 //! A key is 32 random bytes, so one round of SHA-256 is enough: there is nothing to guess that a
 //! slow hash would protect.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
 
+use ring::digest;
+use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq;
+
+use super::endpoint::Allow;
+use super::sizes::{self, Invalid};
 use crate::rules::ids::NodeId;
+use crate::rules::secret::Secret;
+
+/// In front of every key that is made.
+pub const PREFIX: &str = "ktms_node_";
+/// In front of keys of old, taken as well.
+pub const LEGACY_PREFIX: &str = "llm_node_";
+
+/// Bytes of a key's name.
+pub const MAX_NAME: usize = 64;
+/// Entries of an allow list and of a list of patterns.
+pub const MAX_ENTRIES: usize = 64;
+/// Random bytes of a key.
+pub const RANDOM_BYTES: usize = 32;
 
 /// SHA-256 of a key's secret part, in lower-case hex.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct KeyHash(String);
 
@@ -33,4 +52,297 @@ pub struct KeyRecord {
     pub models: Vec<String>,
     /// Unix ms.
     pub created_at: u64,
+}
+
+/// A new key of these random bytes: prefix and 64 hex digits.
+pub fn make(random: [u8; RANDOM_BYTES]) -> Secret {
+    Secret::new(format!("{PREFIX}{}", hex(&random)))
+}
+
+/// The secret part of a presented key; `None` if it is no node key at all.
+pub fn secret_part(presented: &str) -> Option<&str> {
+    let stripped = presented.strip_prefix(PREFIX);
+    let secret = stripped.or_else(|| presented.strip_prefix(LEGACY_PREFIX))?;
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
+    let valid = (16..=256).contains(&secret.len()) && secret.bytes().all(plain);
+    valid.then_some(secret)
+}
+
+impl KeyHash {
+    /// The hash of a presented key; `None` if it is no node key at all. Both prefixes give the same
+    /// hash, so a key works with either.
+    pub fn of(presented: &str) -> Option<Self> {
+        let secret = secret_part(presented)?;
+        let hash = digest::digest(&digest::SHA256, secret.as_bytes());
+        Some(Self(hex(hash.as_ref())))
+    }
+
+    /// Whether two hashes are the same, in a time that does not tell how much of them is.
+    pub fn matches(&self, other: &Self) -> bool {
+        self.0.as_bytes().ct_eq(other.0.as_bytes()).into()
+    }
+}
+
+/// Not even the hash is shown: it says which key it is.
+impl fmt::Debug for KeyHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// The record of a presented key. All hashes are compared, whichever matches.
+pub fn find<'a>(
+    keys: impl IntoIterator<Item = &'a KeyRecord>,
+    presented: &str,
+) -> Option<&'a KeyRecord> {
+    let hash = KeyHash::of(presented)?;
+    let mut found = None;
+    for key in keys {
+        if key.hash.matches(&hash) {
+            found = Some(key);
+        }
+    }
+    found
+}
+
+impl KeyRecord {
+    /// Whether the node may advertise a model.
+    pub fn admits_model(&self, model: &str) -> bool {
+        self.models.is_empty() || self.models.iter().any(|p| pattern_matches(p, model))
+    }
+
+    /// Its allow list. Entries that cannot be read, from a file that was edited by hand, allow
+    /// nothing.
+    pub fn allow(&self) -> Vec<Allow> {
+        self.allow
+            .iter()
+            .filter_map(|a| Allow::parse(a).ok())
+            .collect()
+    }
+
+    /// Checks name, node, allow list and patterns.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    pub fn check(&self) -> Result<(), Invalid> {
+        name(&self.name)?;
+        sizes::node_id(self.node.as_str())?;
+        for (field, list) in [("allow", &self.allow), ("models", &self.models)] {
+            if list.len() > MAX_ENTRIES {
+                let why = format!("has {} entries; the limit is {MAX_ENTRIES}", list.len());
+                return Err(Invalid {
+                    field: field.into(),
+                    why,
+                });
+            }
+        }
+        for (i, entry) in self.allow.iter().enumerate() {
+            let field = || format!("allow[{i}]");
+            Allow::parse(entry).map_err(|why| Invalid {
+                field: field(),
+                why,
+            })?;
+        }
+        for (i, pattern) in self.models.iter().enumerate() {
+            let bytes = pattern.len();
+            if !(1..=sizes::MAX_MODEL_NAME).contains(&bytes)
+                || pattern.chars().any(char::is_control)
+            {
+                let why = format!(
+                    "has {bytes} bytes or a control character; a pattern has 1..{} bytes, `*` stands for any text",
+                    sizes::MAX_MODEL_NAME
+                );
+                return Err(Invalid {
+                    field: format!("models[{i}]"),
+                    why,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Checks a key's name: letters, digits, `.`, `_` and `-`, beginning with a letter or digit.
+///
+/// # Errors
+/// What a name looks like.
+pub fn name(name: &str) -> Result<(), Invalid> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if begins && name.len() <= MAX_NAME && name.chars().all(plain) {
+        return Ok(());
+    }
+    let why = format!(
+        "is not a name of 1..{MAX_NAME} letters, digits, '.', '_' and '-' that begins with a letter or digit"
+    );
+    Err(Invalid {
+        field: "name".into(),
+        why,
+    })
+}
+
+/// Whether a model's name matches a pattern, where `*` stands for any text, also none. Case counts.
+pub fn pattern_matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else {
+        return false;
+    };
+    let Some(last) = parts.next_back() else {
+        return rest.is_empty();
+    };
+    // The earliest place of each part leaves most for the next.
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn record(name: &str, byte: u8) -> KeyRecord {
+        KeyRecord {
+            name: name.into(),
+            node: "n".into(),
+            hash: KeyHash::of(make([byte; 32]).reveal()).unwrap(),
+            allow: vec![],
+            models: vec![],
+            created_at: 0,
+        }
+    }
+
+    #[test]
+    fn a_key_is_prefix_and_hex_and_its_hash_is_sha_256_of_the_hex() {
+        let key = make([0xab; 32]);
+        assert_eq!(key.reveal(), format!("ktms_node_{}", "ab".repeat(32)));
+        assert_eq!(format!("{key:?}"), "***");
+        let known = KeyHash::of("ktms_node_0123456789abcdef").unwrap();
+        // sha256sum of 0123456789abcdef.
+        assert_eq!(
+            known.0,
+            "9f9f5111f7b27a781f1f1ddde5ebc2dd2b796bfc7365c9c28b548e564176929f"
+        );
+        assert_eq!(format!("{known:?}"), "***");
+    }
+
+    #[test]
+    fn only_node_keys_are_node_keys_and_the_old_prefix_is_one() {
+        let old = "llm_node_0123456789abcdef";
+        assert_eq!(KeyHash::of(old), KeyHash::of("ktms_node_0123456789abcdef"));
+        for bad in [
+            "",
+            "ktms_node_",
+            "ktms_node_short",
+            "ktms_0123456789abcdef",
+            "llm_0123456789abcdef",
+            "Bearer ktms_node_0123456789abcdef",
+            "ktms_node_0123456789abcde ",
+            "KTMS_NODE_0123456789abcdef",
+            "ktms_node_0123456789abcdé",
+        ] {
+            assert_eq!(KeyHash::of(bad), None, "{bad:?}");
+        }
+        assert_eq!(KeyHash::of(&format!("{PREFIX}{}", "a".repeat(257))), None);
+    }
+
+    #[test]
+    fn a_key_is_found_by_its_hash_alone() {
+        let keys = [record("a", 1), record("b", 2), record("c", 3)];
+        let found = find(&keys, make([2; 32]).reveal()).unwrap();
+        assert_eq!(found.name, "b");
+        assert_eq!(find(&keys, make([4; 32]).reveal()), None);
+        assert_eq!(find(&keys, "nonsense"), None);
+        assert_eq!(find([], make([2; 32]).reveal()), None);
+    }
+
+    #[test]
+    fn patterns_are_texts_with_stars() {
+        for (pattern, name, want) in [
+            ("qwen2.5:14b", "qwen2.5:14b", true),
+            ("qwen2.5:14b", "qwen2.5:14b-x", false),
+            ("qwen*", "qwen2.5:14b", true),
+            ("*", "", true),
+            ("*:14b", "qwen2.5:14b", true),
+            ("q*:*b", "qwen2.5:14b", true),
+            ("q*5*b", "qwen2.5:14b", true),
+            ("a*a", "a", false),
+            ("a*a", "aa", true),
+            ("a*b*b", "ab", false),
+            ("**x**", "axb", true),
+            ("Qwen*", "qwen", false),
+            ("", "", true),
+            ("", "a", false),
+        ] {
+            assert_eq!(pattern_matches(pattern, name), want, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn a_record_without_patterns_admits_all_models_and_one_with_some_only_those() {
+        let mut r = record("a", 1);
+        assert!(r.admits_model("anything"));
+        r.models = vec!["qwen*".into(), "phi".into()];
+        assert_eq!(
+            ["qwen2", "phi", "llama"].map(|m| r.admits_model(m)),
+            [true, true, false]
+        );
+    }
+
+    #[test]
+    fn a_record_that_is_wrong_says_where() {
+        type Set = fn(&mut KeyRecord);
+        for (set, want) in [
+            (
+                (|r| r.name = "a b".into()) as Set,
+                "name: is not a name of 1..64",
+            ),
+            (|r| r.name = "".into(), "name: "),
+            (|r| r.name = "-x".into(), "name: "),
+            (|r| r.name = "x".repeat(65), "name: "),
+            (|r| r.node = "".into(), "node_id: is empty"),
+            (
+                |r| r.allow = vec!["10.0.0.0/8".into(), "10.0.0.0/33".into()],
+                "allow[1]: ",
+            ),
+            (
+                |r| r.allow = vec!["10.0.0.1".into(); 65],
+                "allow: has 65 entries; the limit is 64",
+            ),
+            (|r| r.models = vec!["".into()], "models[0]: "),
+        ] {
+            let mut r = record("a", 1);
+            set(&mut r);
+            let e = r.check().unwrap_err().to_string();
+            assert!(e.starts_with(want), "{want}: {e}");
+        }
+        let mut r = record("a", 1);
+        r.allow = vec!["10.0.0.0/8".into(), "gpu.lan".into()];
+        r.check().unwrap();
+    }
+
+    proptest! {
+        /// Against a plain recursive matcher.
+        #[test]
+        fn patterns_match_as_their_definition_says(pattern in "[ab*]{0,6}", name in "[ab]{0,6}") {
+            fn slow(p: &[u8], n: &[u8]) -> bool {
+                match p.split_first() {
+                    None => n.is_empty(),
+                    Some((b'*', rest)) => (0..=n.len()).any(|i| slow(rest, &n[i..])),
+                    Some((c, rest)) => n.first() == Some(c) && slow(rest, &n[1..]),
+                }
+            }
+            prop_assert_eq!(pattern_matches(&pattern, &name), slow(pattern.as_bytes(), name.as_bytes()));
+        }
+    }
 }

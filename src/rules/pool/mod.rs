@@ -11,5 +11,6 @@ pub mod endpoint;
 pub mod key;
 pub mod limits;
 pub mod record;
+pub mod redis_address;
 pub mod sizes;
 pub mod standing;

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -179,6 +180,9 @@ pub struct Registration {
     pub node: NodeId,
     /// Where it serves, as it wrote it.
     pub endpoint: String,
+    /// The address that was judged when it registered, and the only one that is dialled: a later
+    /// change of its name moves nothing.
+    pub address: SocketAddr,
     /// What serves there.
     pub engine: PoolEngine,
     /// Its models that the key admits.

@@ -1,0 +1,8 @@
+//! The node pool's door: workers that do right, and one that does not (product section 7).
+
+mod admin;
+mod admission;
+mod fleet;
+mod malicious;
+mod rig;
+mod transport;
