@@ -15,11 +15,14 @@ use http::{Method, Uri};
 use crate::net::client_io::Door;
 use crate::rules::candidates::Target;
 use crate::rules::ids::{JobId, NodeId};
-use crate::rules::outcome::End;
+use crate::rules::outcome::{End, Failure};
+use crate::rules::pool::blame::{Ended, Outcome};
+use crate::rules::pool::ema::Sample;
 use crate::rules::usage::Stats;
 use crate::state::events::Notice;
 use crate::state::facade::InFlight;
 use crate::state::lifetime::Phase;
+use crate::state::pool::Lease;
 use crate::state::scheduler::Claim;
 use crate::state::workloads::{Admission, Job};
 use crate::wire::broker::{RequestFinished, RequestStarted};
@@ -65,6 +68,11 @@ pub struct Account {
     job: Option<Arc<Job>>,
     /// Its weight on the board of loads.
     pub claim: Claim,
+    /// Its place on a pool node, while it has one.
+    lease: Option<Lease>,
+    truncated: bool,
+    /// The target that answers it.
+    answering: Option<Arc<Target>>,
     _counted: InFlight,
 }
 
@@ -91,6 +99,9 @@ impl Report {
             stats: None,
             job: None,
             claim: Claim::new(facade.context.shared.scheduler.clone()),
+            lease: None,
+            truncated: false,
+            answering: None,
             _counted: facade.state.enter(),
         }))
     }
@@ -142,10 +153,23 @@ impl Account {
         }));
     }
 
+    /// It has a place on a pool node: kept until it, or its attempt there, ends.
+    pub fn hold(&mut self, lease: Lease) {
+        self.lease = Some(lease);
+    }
+
+    /// Its attempt was lost like this.
+    pub fn lost(&mut self, failure: Failure) {
+        if let Some(lease) = self.lease.take() {
+            lease.settle(Outcome::of(ended(failure)));
+        }
+    }
+
     /// An answer of this node goes to the client.
-    pub fn commit(&mut self, target: &Target, status: u16) {
+    pub fn commit(&mut self, target: &Arc<Target>, status: u16) {
         self.status = status;
         self.node = Some(target.node.clone());
+        self.answering = Some(target.clone());
         self.error = None;
         if self.facade.context.shared.events.heard() {
             self.committed_at = Some(Instant::now());
@@ -185,6 +209,7 @@ impl Account {
     /// The engine broke its committed answer off.
     pub fn truncated(&mut self) {
         self.relayed();
+        self.truncated = true;
         self.error = Some("upstream stream aborted mid-response".to_owned());
     }
 
@@ -207,6 +232,31 @@ impl Account {
             .shared
             .events
             .emit(&Notice::RequestStarted(engine, started));
+    }
+
+    /// What was measured, for whoever chooses the next node; only of answers that went well.
+    fn learn(&mut self, end: &End) {
+        let ended = match end {
+            End::Relayed { .. } if self.truncated => Ended::Transport,
+            End::Relayed { status } => Ended::Status(*status),
+            _ => Ended::Ours,
+        };
+        let well = matches!(ended, Ended::Status(200..=299));
+        let sample = self.stats.as_ref().filter(|_| well).map_or_else(Sample::default, |s| Sample {
+            ttft_ms: s.ttft_ms.map(|ms| ms as f64),
+            tokens_per_second: s.tokens_per_second,
+        });
+        if let Some(lease) = self.lease.take() {
+            let blame = Outcome::of(ended).blame;
+            lease.settle(Outcome { blame, sample });
+        } else if let (Some(target), Some(job)) = (&self.answering, &self.job)
+            && sample != Sample::default()
+        {
+            let shared = &self.facade.context.shared;
+            let engine = self.facade.state.engine();
+            let model = engine.spec().naming.normalize(job.model());
+            shared.scheduler.learn(engine, &model, target, sample);
+        }
     }
 
     /// What ended it, where nobody said so.
@@ -238,11 +288,23 @@ impl Account {
     }
 }
 
+/// What a lost attempt says of its node.
+fn ended(failure: Failure) -> Ended {
+    match failure {
+        Failure::Status(status) => Ended::Status(status),
+        Failure::TargetGone => Ended::Left,
+        Failure::Transport | Failure::NoHeaders | Failure::NoContent | Failure::Broken => {
+            Ended::Transport
+        },
+    }
+}
+
 impl Drop for Account {
     fn drop(&mut self) {
         // First nothing is running any more, then it has ended.
         self.claim.release();
         let end = self.end.take().unwrap_or_else(|| self.circumstances());
+        self.learn(&end);
         let heard = self.facade.context.shared.events.heard();
         let error = self.error.take().or_else(|| match &end {
             End::Relayed { .. } => None,

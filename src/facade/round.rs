@@ -13,13 +13,14 @@ use http::{Response, StatusCode};
 use crate::net::answers;
 use crate::rules::budget::Cap;
 use crate::rules::candidates::{Candidate, Target, drop_shared};
-use crate::rules::dispatch::{Action, Answer, Dispatch, Event};
+use crate::rules::dispatch::{Action, Answer, Dispatch, Event, Hold};
 use crate::rules::gate::GateMode;
 use crate::rules::ids::{JobId, NodeId};
 use crate::rules::nearest::nearest;
 use crate::rules::outcome::{Effort, Failure};
 use crate::rules::policy::Ask;
 use crate::rules::route::dialect;
+use crate::state::pool::Place;
 
 use super::report::Report;
 
@@ -121,6 +122,10 @@ impl Round {
                 Action::Resolve => self.resolve(),
                 Action::Send { candidate, .. } if !self.stays(candidate) => Event::Gone,
                 Action::Send { candidate, last } => {
+                    if let Err(why) = self.hold(candidate).await {
+                        action = self.step(Event::Held(why));
+                        continue;
+                    }
                     let target = self.place(candidate, last);
                     match lane.attempt(self, &target).await {
                         Ok(committed) => return Ok((target, committed)),
@@ -137,9 +142,37 @@ impl Round {
                 },
                 Action::Answer(answer) => return Err(answer),
             };
-            let now = self.report.arrived().elapsed();
-            action = self.machine.on(event, now, roll(self.report.id(), now));
+            action = self.step(event);
         }
+    }
+
+    fn step(&mut self, event: Event) -> Action {
+        let now = self.report.arrived().elapsed();
+        self.machine.on(event, now, roll(self.report.id(), now))
+    }
+
+    /// A pool node takes a request under a lease only.
+    async fn hold(&mut self, candidate: usize) -> Result<(), Hold> {
+        let target = &self.candidates[candidate].target;
+        if target.pooled().is_none() {
+            return Ok(());
+        }
+        let shared = self.report.facade().context.shared.clone();
+        let run = shared.workloads.run_id();
+        let engine = self.report.facade().state.engine();
+        let (id, attempt) = (self.report.id(), self.machine.dispatched());
+        let (model, naming) = (self.model.as_ref(), engine.spec().naming);
+        let place = Place {
+            node: target.node.clone(),
+            model: model.map(|m| naming.normalize(&m.name).into_owned()),
+            lease: format!("{run}/{engine}/{id}/{attempt}").into(),
+            slots: target.slots,
+        };
+        let admissions = shared.admissions().ok_or(Hold::StoreDown)?;
+        // On the heap: requests that need no place shall not carry its room.
+        let lease = admissions.admit(place).await?;
+        self.report.hold(lease);
+        Ok(())
     }
 
     /// What each attempt is held to.
@@ -239,7 +272,8 @@ impl Round {
         target
     }
 
-    fn lost(&self, target: &Target, lost: &Lost, last: bool) {
+    fn lost(&mut self, target: &Target, lost: &Lost, last: bool) {
+        self.report.lost(lost.failure);
         let facade = self.report.facade();
         tracing::debug!(
             engine = %facade.state.engine(), job = %self.report.id(), node = %target.node,

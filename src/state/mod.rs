@@ -12,6 +12,7 @@ pub mod fleet;
 pub mod follow;
 pub mod lifetime;
 pub mod named;
+pub mod pool;
 pub mod query;
 pub mod scheduler;
 pub mod settings;

@@ -130,7 +130,11 @@ impl Scheduler {
     }
 
     /// An answer of this model on this node was measured.
+    /// Counts only where somebody chooses by it.
     pub fn learn(&self, engine: EngineId, model: &str, target: &Target, sample: Sample) {
+        if self.policy != Policy::Weighted {
+            return;
+        }
         let mut inner = self.lock();
         inner.selector.learn(engine, model, &target.seat, sample);
     }

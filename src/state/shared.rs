@@ -23,6 +23,7 @@ use super::events::Events;
 use super::explain::explain;
 use super::facade::{FacadeState, Routing};
 use super::fleet::PoolDesk;
+use super::pool::Admissions;
 use super::follow::Follower;
 use super::query::Queries;
 use super::scheduler::Scheduler;
@@ -43,6 +44,8 @@ pub struct Shared {
     pub workloads: Arc<Workloads>,
     /// The node pool, once it is there.
     pool: OnceLock<Arc<PoolDesk>>,
+    /// Who gives places on its nodes.
+    admissions: OnceLock<Arc<dyn Admissions>>,
     /// Enabled facades, one slot an engine.
     facades: RwLock<Vec<Option<Arc<FacadeState>>>>,
 }
@@ -64,6 +67,7 @@ impl Shared {
             scheduler: Arc::new(scheduler),
             workloads,
             pool: OnceLock::new(),
+            admissions: OnceLock::new(),
             facades,
         }
     }
@@ -72,6 +76,16 @@ impl Shared {
     pub fn set_pool(&self, desk: PoolDesk) {
         // The first one is the daemon's, and there is no second.
         let _ = self.pool.set(Arc::new(desk));
+    }
+
+    /// Lets requests have places on pool nodes. Once.
+    pub fn set_admissions(&self, admissions: Arc<dyn Admissions>) {
+        let _ = self.admissions.set(admissions);
+    }
+
+    /// Who gives places on pool nodes, where there is a pool.
+    pub fn admissions(&self) -> Option<Arc<dyn Admissions>> {
+        self.admissions.get().cloned()
     }
 
     /// The facade of an engine, if enabled.

@@ -191,6 +191,11 @@ pub struct Job {
 }
 
 impl Job {
+    /// Its model, as requested.
+    pub fn model(&self) -> &str {
+        &self.admission.model
+    }
+
     /// Dispatched to a node, which had this load.
     pub fn place(&self, node: &NodeId, load: Load) {
         let mut inner = self.lock();

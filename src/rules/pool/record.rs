@@ -61,6 +61,11 @@ impl PoolEngine {
         }
     }
 
+    /// What an engine with a facade is called in the pool.
+    pub fn of(engine: EngineId) -> Option<Self> {
+        Self::ALL.into_iter().find(|e| e.as_str() == engine.as_str())
+    }
+
     /// The facade whose candidate such a node is, if there is one.
     pub fn facade(self) -> Option<EngineId> {
         EngineId::parse(self.as_str())
@@ -121,7 +126,7 @@ impl fmt::Debug for Session {
     }
 }
 
-/// Names one request's place on a node. Unique over all gateways that share a store.
+/// Names one request's place on a node. Unique over all gateways that share a store; no white space.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LeaseId(Arc<str>);
