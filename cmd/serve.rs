@@ -49,6 +49,7 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
         state_dir: paths::state_dir(&process_env),
         log,
         drain: settings.drain_timeout,
+        pool: settings.pool.clone(),
         driver: match driver {
             Driver::Stdio => DaemonDriver::Stdio,
             Driver::Ipc(endpoint) => DaemonDriver::Ipc(endpoint),

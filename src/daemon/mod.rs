@@ -5,6 +5,7 @@
 
 mod commands;
 mod journal;
+mod pool;
 pub mod registry;
 mod shutdown;
 mod supervisor;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::config::pool::PoolSettings;
 use crate::control::socket::{ControlSocket, SocketError};
 use crate::demo;
 use crate::director;
@@ -79,6 +81,8 @@ pub struct Options {
     pub log: LogHandle,
     /// How long a standalone daemon drains at SIGTERM.
     pub drain: Duration,
+    /// The node pool, if it runs.
+    pub pool: Option<PoolSettings>,
 }
 
 /// What a standalone start shows a person.
@@ -108,6 +112,9 @@ pub enum StartError {
     /// The parent's endpoint cannot be reached.
     #[error("cannot connect to the parent's endpoint: {0}")]
     Ipc(String),
+    /// The node pool cannot run as it is configured.
+    #[error("the node pool does not start: {0}")]
+    Pool(String),
     /// The TLS library does not work here.
     #[error("cannot prepare TLS for the cluster: {0}")]
     Tls(String),
@@ -142,6 +149,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         state_dir,
         log,
         drain,
+        pool,
     } = options;
     let brokered = matches!(driver, Driver::Stdio | Driver::Ipc(_));
     let machine = machine_name();
@@ -166,7 +174,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
     // Under a broker its list is what there is, and nobody probes.
     let named = (!brokered).then(|| open_book(state_dir.as_deref()));
     let (desk, asks) = named.map(Asks::open).unzip();
-    let journal = journal::start(state_dir, &shared.workloads);
+    let journal = journal::start(state_dir.clone(), &shared.workloads);
     let lifetime = Arc::<Lifetime>::default();
     let in_cluster = cluster_dir.is_some();
     let cluster = open_cluster(cluster_dir)?;
@@ -207,6 +215,16 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         _ => None,
     };
     let executor = tokio::spawn(executor.run(queue));
+    let pool = match pool.map(|p| pool::start(&p, state_dir.as_deref(), &machine, &shared)) {
+        Some(Ok(running)) => Some(running),
+        // A broker would take an exit for a crash.
+        Some(Err(reason)) if brokered => {
+            tracing::warn!(reason, "the node pool does not run");
+            None
+        },
+        Some(Err(reason)) => return Err(StartError::Pool(reason)),
+        None => None,
+    };
     let server = match control {
         Some(control) => match control.serve(commands.clone(), queries.clone()) {
             Ok(server) => Some(server),
@@ -258,7 +276,11 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
             parts.joined(started, begun, opened);
         },
     }
-    Ok(parts.until_stopped(stop, signals).await)
+    let ended = parts.until_stopped(stop, signals).await;
+    if let Some(pool) = pool {
+        pool.stop().await;
+    }
+    Ok(ended)
 }
 
 /// The nodes that were added in earlier runs; a file that cannot be used is never a reason not to

@@ -242,10 +242,14 @@ impl Account {
             _ => Ended::Ours,
         };
         let well = matches!(ended, Ended::Status(200..=299));
-        let sample = self.stats.as_ref().filter(|_| well).map_or_else(Sample::default, |s| Sample {
-            ttft_ms: s.ttft_ms.map(|ms| ms as f64),
-            tokens_per_second: s.tokens_per_second,
-        });
+        let sample = self
+            .stats
+            .as_ref()
+            .filter(|_| well)
+            .map_or_else(Sample::default, |s| Sample {
+                ttft_ms: s.ttft_ms.map(|ms| ms as f64),
+                tokens_per_second: s.tokens_per_second,
+            });
         if let Some(lease) = self.lease.take() {
             let blame = Outcome::of(ended).blame;
             lease.settle(Outcome { blame, sample });

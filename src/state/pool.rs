@@ -9,7 +9,7 @@
 //! no lease can be had (fail closed).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
@@ -61,30 +61,31 @@ pub struct Pool<S> {
     store: Arc<S>,
     keys: KeyRing<S>,
     limits: Limits,
-    about: About,
+    /// `memory` or `redis`.
+    kind: &'static str,
+    door: OnceLock<PoolDoor>,
     seen: Mutex<Seen>,
     wake: Notify,
 }
 
-/// What `status` says of the pool itself.
+/// Where workers come in.
 #[derive(Clone, Debug)]
-pub struct About {
+pub struct PoolDoor {
     /// Where the registry listens.
     pub listen: String,
     /// Whether it speaks TLS.
     pub tls: bool,
-    /// `memory` or `redis`.
-    pub store: &'static str,
 }
 
 impl<S: PoolStore + 'static> Pool<S> {
-    /// A pool of which nothing is known yet.
-    pub fn new(store: Arc<S>, limits: Limits, about: About) -> Arc<Self> {
+    /// A pool of which nothing is known yet, in a store of this kind.
+    pub fn new(store: Arc<S>, limits: Limits, kind: &'static str) -> Arc<Self> {
         Arc::new(Self {
             keys: KeyRing::new(store.clone()),
             store,
             limits,
-            about,
+            kind,
+            door: OnceLock::new(),
             seen: Mutex::new(Seen {
                 version: 0,
                 now_ms: 0,
@@ -94,6 +95,11 @@ impl<S: PoolStore + 'static> Pool<S> {
             }),
             wake: Notify::new(),
         })
+    }
+
+    /// The registry is open there. Once.
+    pub fn opened(&self, door: PoolDoor) {
+        let _ = self.door.set(door);
     }
 
     /// Keeps the picture new and the facades told, until the daemon's state is gone.
@@ -139,7 +145,10 @@ impl<S: PoolStore + 'static> Pool<S> {
             Err(StoreDown { reason }) => {
                 let mut seen = self.lock();
                 if seen.down.is_none() {
-                    tracing::warn!(reason, "the node pool's store is down; its nodes are not used");
+                    tracing::warn!(
+                        reason,
+                        "the node pool's store is down; its nodes are not used"
+                    );
                 }
                 seen.down = Some(reason);
                 return;
@@ -195,7 +204,9 @@ impl<S: PoolStore + 'static> Pool<S> {
         };
         for (node, since) in old {
             match self.store.purge(&node, since).await {
-                Ok(true) => tracing::info!(%node, "a pool node that was silent for long is forgotten"),
+                Ok(true) => {
+                    tracing::info!(%node, "a pool node that was silent for long is forgotten")
+                },
                 Ok(false) => {},
                 Err(_) => return,
             }
@@ -240,7 +251,8 @@ impl<S: PoolStore + 'static> Fleet for Pool<S> {
         key_name: &'a str,
         session: &'a Session,
     ) -> Answer<'a, Record> {
-        async move { self.changed(self.store.register(registration, key_name, session).await) }.boxed()
+        async move { self.changed(self.store.register(registration, key_name, session).await) }
+            .boxed()
     }
 
     fn beat<'a>(&'a self, node: &'a NodeId, session: &'a Session, beat: Beat) -> Answer<'a, Taken> {
@@ -295,9 +307,12 @@ impl<S: PoolStore + 'static> Fleet for Pool<S> {
                 node_status(r, weight, now, &self.limits)
             });
             Ok(PoolStatus {
-                listen: self.about.listen.clone(),
-                tls: self.about.tls,
-                store: self.about.store.to_owned(),
+                listen: self
+                    .door
+                    .get()
+                    .map_or_else(String::new, |d| d.listen.clone()),
+                tls: self.door.get().is_some_and(|d| d.tls),
+                store: self.kind.to_owned(),
                 store_error: seen.down.clone(),
                 nodes: nodes.collect(),
             })
@@ -382,7 +397,9 @@ impl<S: PoolStore + 'static> Pool<S> {
                 Ok(true) => {},
                 // What runs goes on: it is the count of others that is too low for a while.
                 Ok(false) => tracing::debug!(node = %place.node, "a lease had expired"),
-                Err(e) => tracing::debug!(node = %place.node, reason = %e, "a lease was not renewed"),
+                Err(e) => {
+                    tracing::debug!(node = %place.node, reason = %e, "a lease was not renewed")
+                },
             }
         }
     }

@@ -57,8 +57,8 @@ pub fn node(record: &Record, now_ms: u64, limits: &Limits) -> Option<Node> {
     Some(Node {
         id: record.node().clone(),
         host: endpoint.host,
-        port: endpoint.port,
-        addresses: vec![registration.address.to_string()],
+        port: registration.address.port(),
+        addresses: vec![registration.address.ip().to_string()],
         txt: Vec::new(),
         models: names(false),
         principal: None,

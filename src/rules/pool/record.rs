@@ -63,7 +63,9 @@ impl PoolEngine {
 
     /// What an engine with a facade is called in the pool.
     pub fn of(engine: EngineId) -> Option<Self> {
-        Self::ALL.into_iter().find(|e| e.as_str() == engine.as_str())
+        Self::ALL
+            .into_iter()
+            .find(|e| e.as_str() == engine.as_str())
     }
 
     /// The facade whose candidate such a node is, if there is one.

@@ -1,0 +1,129 @@
+//! The node pool out of its settings: store, registry, picture.
+//!
+//! Owns: which store, joining the parts, their end. Leaves to others: everything that happens then
+//! (`state::pool`, `registry`).
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+
+use crate::config::pool::{PoolSettings, StoreSetting};
+use crate::registry::Server;
+use crate::rules::pool::limits::Limits;
+use crate::rules::pool::redis_address::RedisAddress;
+use crate::state::pool::{Pool, PoolDoor};
+use crate::state::shared::Shared;
+use crate::store::pool::{MemoryStore, RedisStore, Store, system_clock};
+
+use super::registry;
+
+/// Name of the file of the keys in the state folder.
+const KEYS: &str = "node-keys.json";
+
+/// A pool that runs until this is dropped.
+pub struct Running {
+    server: Option<Server>,
+    picture: JoinHandle<()>,
+}
+
+impl Running {
+    /// Stops answering workers, after the calls in hand.
+    pub async fn stop(mut self) {
+        if let Some(server) = self.server.take() {
+            server.stop().await;
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.picture.abort();
+    }
+}
+
+/// Starts the pool: from now on workers register and requests have places on their nodes.
+///
+/// # Errors
+/// A sentence that says what to do.
+pub fn start(
+    settings: &PoolSettings,
+    state_dir: Option<&Path>,
+    machine: &str,
+    shared: &Arc<Shared>,
+) -> Result<Running, String> {
+    let limits = limits(settings);
+    if let Some(bad) = limits.check().first() {
+        return Err(format!("[pool] {bad}"));
+    }
+    let (store, kind) = store(settings, state_dir, &limits)?;
+    let pool = Pool::new(Arc::new(store), limits, kind);
+    let opened = registry::open(settings, state_dir, machine, pool.clone())?;
+    pool.opened(PoolDoor {
+        listen: opened.server.address().to_string(),
+        tls: (opened.desk.fingerprint)().is_some(),
+    });
+    shared.set_pool(opened.desk);
+    shared.set_admissions(pool.clone());
+    let picture = tokio::spawn(pool.run(Arc::downgrade(shared)));
+    Ok(Running {
+        server: Some(opened.server),
+        picture,
+    })
+}
+
+fn store(
+    settings: &PoolSettings,
+    state_dir: Option<&Path>,
+    limits: &Limits,
+) -> Result<(Store, &'static str), String> {
+    match &settings.store {
+        StoreSetting::Memory => {
+            tracing::info!(
+                "the node pool is kept in memory: leases are this gateway's own; give `store = \
+                 \"redis://...\"` in [pool] where several gateways share the nodes"
+            );
+            let folder = state_dir.ok_or(
+                "the node pool keeps the hashes of its keys in the state folder, and there is \
+                 none; set STATE_DIRECTORY or HOME",
+            )?;
+            let store = MemoryStore::open(system_clock(), limits.clone(), &folder.join(KEYS));
+            Ok((Store::Memory(store.map_err(|e| e.to_string())?), "memory"))
+        },
+        StoreSetting::Redis(url) => {
+            let address =
+                RedisAddress::parse(url.url.reveal()).map_err(|e| format!("[pool] store: {e}"))?;
+            let store = RedisStore::new(address, limits.clone()).map_err(|e| e.to_string())?;
+            Ok((Store::Redis(store), "redis"))
+        },
+    }
+}
+
+fn limits(s: &PoolSettings) -> Limits {
+    let ms = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
+    Limits {
+        ttl_ms: ms(s.heartbeat_ttl),
+        beat_ms: ms(s.heartbeat_interval),
+        sweep_ms: ms(s.sweep_interval),
+        retention_ms: ms(s.retention),
+        failures: s.breaker_failures,
+        cooldown_ms: ms(s.breaker_cooldown),
+        suspect_temperature: f64::from(s.suspect_temperature),
+        suspect_utilization: f64::from(s.suspect_utilization),
+        lease_ttl_ms: ms(s.lease_ttl),
+        lease_renewal_ms: ms(s.lease_renewal),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_of_the_settings_are_those_of_the_rules() {
+        let limits = limits(&PoolSettings::default());
+        assert_eq!(limits, Limits::default());
+        assert!(limits.check().is_empty());
+    }
+}
