@@ -8,7 +8,9 @@ mod cli;
 mod completions;
 mod connect;
 mod demo_engine;
+mod doctor;
 mod errors;
+mod fold;
 mod follow;
 mod generate;
 mod healthcheck;
@@ -16,6 +18,7 @@ mod live;
 mod man;
 mod models;
 mod names;
+mod nodes;
 mod output;
 mod route;
 mod select;
@@ -68,6 +71,8 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, CliError> {
         Verb::Workloads(args) => workloads::run(args, globals),
         Verb::Models(args) => models::run(args, globals),
         Verb::Route(args) => route::run(args, globals),
+        Verb::Nodes(args) => nodes::run(args, globals),
+        Verb::Doctor(args) => doctor::run(args, globals),
         Verb::Healthcheck(args) => healthcheck::run(args, globals),
         Verb::Completions(args) => completions::run(args),
         Verb::Generate(args) => generate::run(args),

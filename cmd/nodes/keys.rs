@@ -34,7 +34,7 @@ fn create(args: &KeyCreateArgs, globals: &Globals) -> Result<ExitCode, CliError>
     } = args;
     let created = with_daemon(globals, async |client| {
         client
-            .call(async |c| {
+            .ask(async |c| {
                 c.pool_keys_create(
                     name.clone(),
                     node_id.clone(),
@@ -104,7 +104,7 @@ fn join(created: &KeyCreated, engine: PoolEngine) -> String {
 
 fn list(globals: &Globals) -> Result<ExitCode, CliError> {
     let keys = with_daemon(globals, async |client| {
-        client.call(async |c| c.pool_keys_list().await).await
+        client.ask(async |c| c.pool_keys_list().await).await
     })?;
     if globals.json {
         output::print_json(&keys)?;
@@ -113,7 +113,7 @@ fn list(globals: &Globals) -> Result<ExitCode, CliError> {
     } else {
         let rows: Vec<_> = keys.keys.iter().map(row).collect();
         let head = ["KEY", "NODE", "MAY SERVE AT", "MODELS", "MADE"];
-        output::print(&Look::stdout(globals).table(head, &rows, Fit::Wrap))?;
+        output::print(&Look::stdout(globals).table(head, &rows, Fit::Fold))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -136,7 +136,7 @@ fn row(key: &KeyInfo) -> [String; 5] {
 fn revoke(args: &KeyRevokeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     let name = args.name.clone();
     let revoked = with_daemon(globals, async |client| {
-        client.call(async |c| c.pool_keys_revoke(name).await).await
+        client.ask(async |c| c.pool_keys_revoke(name).await).await
     })?;
     if globals.json {
         output::print_json(&revoked)?;
@@ -184,7 +184,10 @@ mod tests {
         );
         let key = created(&["fd00::7"], None);
         let text = join(&key, PoolEngine::Ollama);
-        assert!(text.ends_with("--endpoint http://[fd00::7]:11434"), "{text}");
+        assert!(
+            text.ends_with("--endpoint http://[fd00::7]:11434"),
+            "{text}"
+        );
         assert!(!text.contains("fingerprint"), "{text}");
     }
 
@@ -192,11 +195,17 @@ mod tests {
     fn a_person_is_told_what_the_key_does_not_open() {
         let key = created(&[], None);
         let text = told(&key, &join(&key, PoolEngine::Ollama));
-        assert!(text.contains("only at the address that it registers from"), "{text}");
+        assert!(
+            text.contains("only at the address that it registers from"),
+            "{text}"
+        );
         assert!(text.contains("on this machine alone"), "{text}");
         assert!(text.contains("WORKER-ADDRESS"), "{text}");
         let key = created(&["10.0.0.7"], Some("sha256:cd"));
         let text = told(&key, "J");
-        assert!(!text.contains("only at") && !text.contains("in the clear"), "{text}");
+        assert!(
+            !text.contains("only at") && !text.contains("in the clear"),
+            "{text}"
+        );
     }
 }

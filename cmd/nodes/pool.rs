@@ -20,7 +20,7 @@ const PACE: Duration = Duration::from_millis(500);
 pub fn drain(args: &DrainArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     let changed = attached(globals, async |client| {
         let id = args.id.clone();
-        let changed = client.call(async |c| c.pool_drain(id).await).await?;
+        let changed = client.ask(async |c| c.pool_drain(id).await).await?;
         match args.wait {
             true => until_idle(client, changed).await,
             false => Ok(Some(changed)),
@@ -43,7 +43,7 @@ pub fn drain(args: &DrainArgs, globals: &Globals) -> Result<ExitCode, CliError> 
 pub fn resume(args: &PoolNodeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     let id = args.id.clone();
     let changed = with_daemon(globals, async |client| {
-        client.call(async |c| c.pool_resume(id).await).await
+        client.ask(async |c| c.pool_resume(id).await).await
     })?;
     show(&changed, globals)
 }
@@ -52,7 +52,7 @@ pub fn resume(args: &PoolNodeArgs, globals: &Globals) -> Result<ExitCode, CliErr
 pub fn reset(args: &PoolNodeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     let id = args.id.clone();
     let changed = with_daemon(globals, async |client| {
-        client.call(async |c| c.pool_reset(id).await).await
+        client.ask(async |c| c.pool_reset(id).await).await
     })?;
     show(&changed, globals)
 }
@@ -68,7 +68,7 @@ async fn until_idle(
             () = tokio::time::sleep(PACE) => {},
             () = interrupt.pressed() => return Ok(None),
         }
-        let list = client.call(async |c| c.pool_list().await).await?;
+        let list = client.ask(async |c| c.pool_list().await).await?;
         let id = &changed.node.id;
         match list.pool.nodes.into_iter().find(|n| n.id == *id) {
             Some(node) => changed.node = node,
@@ -145,7 +145,7 @@ pub fn table(pool: &PoolStatus, look: &Look) -> String {
         "MODELS (* warm)",
         "",
     ];
-    text.push_str(&look.table(head, &rows, Fit::Wrap));
+    text.push_str(&look.table(head, &rows, Fit::Fold));
     text
 }
 
@@ -155,7 +155,10 @@ fn models(node: &PoolNodeStatus) -> String {
         let figures = [
             m.ttft_ms.map(|ms| format!("{ms:.0} ms")),
             m.tokens_per_second.map(|tps| format!("{tps:.1} tok/s")),
-            m.breaker.as_ref().filter(|b| b.state != "closed").map(|_| "broken".to_owned()),
+            m.breaker
+                .as_ref()
+                .filter(|b| b.state != "closed")
+                .map(|_| "broken".to_owned()),
         ];
         match figures.into_iter().flatten().collect::<Vec<_>>().join(", ") {
             none if none.is_empty() => format!("{}{star}", m.id),
@@ -214,7 +217,13 @@ mod tests {
         empty.nodes.clear();
         empty.store_error = Some("the pool's store is down: refused".to_owned());
         let text = table(&empty, &PIPE);
-        assert!(text.contains("not used now: the pool's store is down"), "{text}");
-        assert!(text.contains("nodes keys create NAME --node-id ID"), "{text}");
+        assert!(
+            text.contains("not used now: the pool's store is down"),
+            "{text}"
+        );
+        assert!(
+            text.contains("nodes keys create NAME --node-id ID"),
+            "{text}"
+        );
     }
 }

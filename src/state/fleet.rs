@@ -81,6 +81,23 @@ pub struct PoolDesk {
     pub fingerprint: Arc<dyn Fn() -> Option<String> + Send + Sync>,
 }
 
+impl PoolDesk {
+    /// The pool as `status` shows it, also while its store is down.
+    pub async fn shown(&self) -> PoolStatus {
+        match self.fleet.status().await {
+            Ok(status) => status,
+            Err(down) => PoolStatus {
+                listen: self.proxy_addr.clone(),
+                tls: (self.fingerprint)().is_some(),
+                // The one in memory is never down.
+                store: "redis".to_owned(),
+                store_error: Some(down.to_string()),
+                nodes: Vec::new(),
+            },
+        }
+    }
+}
+
 /// A key as it is shown: without its hash.
 pub fn key_info(key: &KeyRecord) -> KeyInfo {
     KeyInfo {
