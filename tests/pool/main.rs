@@ -2,6 +2,7 @@
 
 mod admin;
 mod admission;
+mod commands;
 mod fleet;
 mod malicious;
 mod rig;
