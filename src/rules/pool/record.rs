@@ -121,7 +121,7 @@ impl fmt::Debug for Session {
     }
 }
 
-/// Names one request's place on a node. Unique over all gateways that share a store.
+/// Names one request's place on a node. Unique over all gateways that share a store; no white space.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LeaseId(Arc<str>);

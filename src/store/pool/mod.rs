@@ -6,7 +6,11 @@
 //! The clock is the store's: the process's own monotonic one in memory, the server's `TIME` in
 //! Redis. So gateways and workers whose clocks differ by a minute agree on who is offline.
 
+mod either;
+mod key_file;
+mod key_ring;
 mod memory;
+mod redis;
 
 use std::fmt;
 use std::future::Future;
@@ -16,7 +20,11 @@ use crate::rules::pool::blame::Outcome;
 use crate::rules::pool::key::KeyRecord;
 use crate::rules::pool::record::{Beat, LeaseId, Record, Registration, Session};
 
-pub use memory::MemoryStore;
+pub use either::Store;
+pub use key_file::KeyFileError;
+pub use key_ring::{CreateError, KeyRing, NewKey};
+pub use memory::{Clock, MemoryStore, system_clock};
+pub use redis::RedisStore;
 
 /// The store cannot be reached or does not answer in time. Pool nodes are then not used.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
@@ -50,6 +58,16 @@ pub struct Fleet {
     pub gone: Vec<NodeId>,
     /// Changes when a key was added or revoked: read [`PoolStore::keys`] again.
     pub keys_version: Version,
+}
+
+/// The node keys.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KeySet {
+    /// Changes with every key that is added or revoked. 0 where there never was a key, so also in a
+    /// store that lost everything; never 0 after a key was revoked.
+    pub version: Version,
+    /// All keys, by name.
+    pub keys: Vec<KeyRecord>,
 }
 
 /// What became of a heartbeat.
@@ -106,7 +124,8 @@ pub enum Admission {
 
 /// Where the pool is kept. Each method is one atomic change and, in Redis, one round trip.
 ///
-/// Every method fails with [`StoreDown`] alone; the memory store never does.
+/// Every method fails with [`StoreDown`] alone; the memory store never does, but for keys that it
+/// cannot write to their file.
 pub trait PoolStore: Send + Sync {
     /// All records.
     fn fleet(&self) -> impl Future<Output = Result<Fleet, StoreDown>> + Send {
@@ -180,7 +199,8 @@ pub trait PoolStore: Send + Sync {
         ttl_ms: u64,
     ) -> impl Future<Output = Result<Admission, StoreDown>> + Send;
 
-    /// Prolongs a lease; `false` if it had expired or the node is gone.
+    /// Prolongs a lease, and the trial that it may be; `false` if it had expired. It outlives the
+    /// node's record: what runs on a node that has left still counts when the node comes back.
     fn renew(
         &self,
         node: &NodeId,
@@ -201,12 +221,12 @@ pub trait PoolStore: Send + Sync {
     /// Adds a key; `false` if one of this name exists.
     fn put_key(&self, key: KeyRecord) -> impl Future<Output = Result<bool, StoreDown>> + Send;
 
-    /// Removes a key and gives back what it was. Whoever asked evicts its node.
+    /// Removes a key and gives back what it was. A node that registered with it goes with it.
     fn revoke_key(
         &self,
         name: &str,
     ) -> impl Future<Output = Result<Option<KeyRecord>, StoreDown>> + Send;
 
-    /// All keys, by name.
-    fn keys(&self) -> impl Future<Output = Result<Vec<KeyRecord>, StoreDown>> + Send;
+    /// All keys.
+    fn keys(&self) -> impl Future<Output = Result<KeySet, StoreDown>> + Send;
 }
