@@ -34,6 +34,12 @@ pub trait Fleet: Send + Sync {
     /// key, unknown, or revoked. Known keys may be found while the store is down.
     fn find_key<'a>(&'a self, presented: &'a str) -> Answer<'a, Option<KeyRecord>>;
 
+    /// The same, after a look into the store: a key that another gateway revoked a moment ago is not
+    /// found.
+    fn find_key_fresh<'a>(&'a self, presented: &'a str) -> Answer<'a, Option<KeyRecord>> {
+        self.find_key(presented)
+    }
+
     /// Puts a node in under a new session.
     fn register<'a>(
         &'a self,
