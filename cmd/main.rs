@@ -8,7 +8,9 @@ mod cli;
 mod completions;
 mod connect;
 mod demo_engine;
+mod doctor;
 mod errors;
+mod fold;
 mod follow;
 mod generate;
 mod healthcheck;
@@ -16,6 +18,7 @@ mod live;
 mod man;
 mod models;
 mod names;
+mod nodes;
 mod output;
 mod route;
 mod select;
@@ -27,7 +30,7 @@ mod workloads;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 
 use crate::argv::Invocation;
 use crate::cli::{Cli, Verb};
@@ -47,7 +50,10 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         },
     };
-    let cli = match Cli::try_parse_from(args) {
+    // Help and usage errors are printed before the flag is parsed.
+    let command = Cli::command().color(argv::color(&args));
+    let parsed = command.try_get_matches_from(args);
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(told) => {
             // Help and version come this way too, with code 0.
@@ -68,6 +74,8 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, CliError> {
         Verb::Workloads(args) => workloads::run(args, globals),
         Verb::Models(args) => models::run(args, globals),
         Verb::Route(args) => route::run(args, globals),
+        Verb::Nodes(args) => nodes::run(args, globals),
+        Verb::Doctor(args) => doctor::run(args, globals),
         Verb::Healthcheck(args) => healthcheck::run(args, globals),
         Verb::Completions(args) => completions::run(args),
         Verb::Generate(args) => generate::run(args),

@@ -79,6 +79,11 @@ const SECTIONS: [(&str, &[(&str, &str)]); 2] = [
                 "Finished requests, a line of JSON each, without any content: 8 files of 4 MiB at \
                  most. Written by serve, but not by serve --demo.",
             ),
+            (
+                "~/.local/state/nvpair-proxy/nodes.json",
+                "Nodes that nodes add added, with their keys, for its owner only. A file that \
+                 cannot be read is never written over.",
+            ),
         ],
     ),
 ];
@@ -90,7 +95,7 @@ pub fn page(command: &Command) -> Result<(String, Vec<u8>)> {
     man.render(&mut page).context("cannot render a man page")?;
     let page = String::from_utf8(page).context("a man page is not UTF-8")?;
     let name = command.get_display_name().unwrap_or(command.get_name());
-    let root = command.has_subcommands();
+    let root = name == "nvpair-proxy";
     let page = page
         .replace(EXTRA, "\n.SH EXAMPLES\n")
         .replace(EXIT_CODES, "\n.SH EXIT STATUS\n");

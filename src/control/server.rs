@@ -46,7 +46,11 @@ fn refused(error: CommandError) -> ErrorObjectOwned {
 #[async_trait]
 impl ControlApiServer for Handlers {
     async fn status(&self) -> RpcResult<Status> {
-        Ok(self.queries.status())
+        let mut status = self.queries.status();
+        if let Some(desk) = self.queries.pool() {
+            status.pool = Some(desk.shown().await);
+        }
+        Ok(status)
     }
 
     async fn daemon_info(&self) -> RpcResult<DaemonInfo> {

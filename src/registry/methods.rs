@@ -282,7 +282,7 @@ impl Registry {
 
     /// Whether the key was not revoked while the node came in: its eviction was before that.
     async fn still_stands(&self, caller: &Caller) -> Result<(), Refusal> {
-        let now = self.fleet.find_key(caller.presented.reveal()).await?;
+        let now = self.fleet.find_key_fresh(caller.presented.reveal()).await?;
         if now.as_ref() == Some(&caller.key) {
             return Ok(());
         }

@@ -34,6 +34,12 @@ pub trait Fleet: Send + Sync {
     /// key, unknown, or revoked. Known keys may be found while the store is down.
     fn find_key<'a>(&'a self, presented: &'a str) -> Answer<'a, Option<KeyRecord>>;
 
+    /// The same, after a look into the store: a key that another gateway revoked a moment ago is not
+    /// found.
+    fn find_key_fresh<'a>(&'a self, presented: &'a str) -> Answer<'a, Option<KeyRecord>> {
+        self.find_key(presented)
+    }
+
     /// Puts a node in under a new session.
     fn register<'a>(
         &'a self,
@@ -79,6 +85,23 @@ pub struct PoolDesk {
     pub proxy_addr: String,
     /// The fingerprint of the certificate it serves now; `None` without TLS.
     pub fingerprint: Arc<dyn Fn() -> Option<String> + Send + Sync>,
+}
+
+impl PoolDesk {
+    /// The pool as `status` shows it, also while its store is down.
+    pub async fn shown(&self) -> PoolStatus {
+        match self.fleet.status().await {
+            Ok(status) => status,
+            Err(down) => PoolStatus {
+                listen: self.proxy_addr.clone(),
+                tls: (self.fingerprint)().is_some(),
+                // The one in memory is never down.
+                store: "redis".to_owned(),
+                store_error: Some(down.to_string()),
+                nodes: Vec::new(),
+            },
+        }
+    }
 }
 
 /// A key as it is shown: without its hash.

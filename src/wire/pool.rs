@@ -10,6 +10,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::control::documents;
+
 /// Name of the registering call.
 pub const REGISTER: &str = "node/register";
 /// Name of the heartbeat.
@@ -345,6 +347,8 @@ pub struct PoolNodeChanged {
     /// The node.
     pub node: PoolNodeStatus,
 }
+
+documents!(PoolList, KeyCreated, KeyList, KeyRevoked, PoolNodeChanged);
 
 #[cfg(test)]
 mod tests {

@@ -151,7 +151,7 @@ pub fn registration(node: &str, max: u32) -> Registration {
     Registration {
         node: node.into(),
         endpoint: "http://10.0.0.7:8080/v1".into(),
-        address: ([10, 0, 0, 7], 8080).into(),
+        address: ([10, 0, 0, 7], 8000).into(),
         engine: PoolEngine::Vllm,
         models: vec![model("m"), model("Größe:x y")],
         max_concurrency: max,

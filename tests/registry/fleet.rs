@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use nvpair_proxy::rules::ids::NodeId;
 use nvpair_proxy::rules::pool::key::{self, KeyRecord};
@@ -15,6 +15,7 @@ use nvpair_proxy::wire::pool::PoolStatus;
 pub struct TestFleet {
     nodes: Mutex<BTreeMap<NodeId, Record>>,
     keys: Mutex<BTreeMap<String, KeyRecord>>,
+    looks: AtomicU64,
     /// Nothing can be asked of the store.
     pub down: AtomicBool,
     /// Keys are found all the same.
@@ -28,6 +29,16 @@ pub struct TestFleet {
 impl TestFleet {
     pub fn record(&self, node: &str) -> Option<Record> {
         self.nodes.lock().unwrap().get(node).cloned()
+    }
+
+    /// As if the gateways had so many requests on it.
+    pub fn lease(&self, node: &str, leases: u32) {
+        self.nodes.lock().unwrap().get_mut(node).unwrap().leases = leases;
+    }
+
+    /// How often everything was asked for.
+    pub fn looks(&self) -> u64 {
+        self.looks.load(Ordering::Relaxed)
     }
 
     /// As if it had failed too often in a row.
@@ -173,6 +184,7 @@ impl Fleet for TestFleet {
     }
 
     fn status(&self) -> Answer<'_, PoolStatus> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
         self.change(|nodes| PoolStatus {
             listen: "127.0.0.1:9090".to_owned(),
             tls: false,

@@ -1,0 +1,74 @@
+//! `nodes list`: where each node is and how it is.
+
+use std::process::ExitCode;
+
+use nvpair_proxy::control::client::ControlApiClient;
+use nvpair_proxy::wire::control::{NodeStatus, SCHEMA_VERSION, Status};
+use nvpair_proxy::wire::pool::PoolStatus;
+use serde::Serialize;
+
+use crate::cli::{Globals, NodesListArgs};
+use crate::connect::with_daemon;
+use crate::errors::CliError;
+use crate::names;
+use crate::output::{self, Fit, Look};
+use crate::status::{kind, no_nodes, state};
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Listed<'a> {
+    schema_version: u32,
+    nodes: Vec<&'a NodeStatus>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pool: Option<&'a PoolStatus>,
+}
+
+/// Runs it.
+pub fn run(args: &NodesListArgs, globals: &Globals) -> Result<ExitCode, CliError> {
+    let status = with_daemon(globals, async |client| {
+        client.ask(async |c| c.status().await).await
+    })?;
+    let wanted = |n: &&NodeStatus| args.engine.is_none_or(|e| e == n.engine);
+    let nodes: Vec<_> = status.nodes.iter().filter(wanted).collect();
+    let pool = status.pool.clone().map(|mut pool| {
+        let wanted = |e: &str| args.engine.is_none_or(|wanted| wanted.as_str() == e);
+        pool.nodes.retain(|n| wanted(&n.engine));
+        pool
+    });
+    if globals.json {
+        output::print_json(&Listed {
+            schema_version: SCHEMA_VERSION,
+            nodes,
+            pool: pool.as_ref(),
+        })?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let look = Look::stdout(globals);
+    let mut text = match nodes.is_empty() {
+        true => no_nodes(&status, args.engine),
+        false => table(&status, &nodes, &look),
+    };
+    if let Some(pool) = &pool {
+        text.push('\n');
+        text.push_str(&super::pool::table(pool, &look));
+    }
+    output::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(status: &Status, nodes: &[&NodeStatus], look: &Look) -> String {
+    let row = |n: &&NodeStatus| {
+        [
+            names::label(status, n).to_owned(),
+            n.engine.spec().display.to_owned(),
+            kind(n.kind).to_owned(),
+            state(n.state).to_owned(),
+            output::dash(n.address.as_ref()),
+            n.models.len().to_string(),
+            n.reason.clone().unwrap_or_default(),
+        ]
+    };
+    let rows: Vec<_> = nodes.iter().map(row).collect();
+    let head = ["NODE", "ENGINE", "KIND", "STATE", "ADDRESS", "MODELS", ""];
+    look.table(head, &rows, Fit::Fold)
+}

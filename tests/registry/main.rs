@@ -1,0 +1,9 @@
+//! The node registry, the pool's door: workers that do right, and one that does not (product section 7).
+
+mod admin;
+mod admission;
+mod commands;
+mod fleet;
+mod malicious;
+mod rig;
+mod transport;
