@@ -10,7 +10,7 @@
 //! | 0 | [`rules`] | the decisions: no clock, random, lock, socket, file, async | nothing |
 //! | 1 | [`wire`] | shapes of what is sent and received | `rules` |
 //! | 2 | [`config`] | files, flags and environment to valid values | `rules`, `wire` |
-//! | 2 | [`store`] | what outlives the process | `rules`, `wire` |
+//! | 2 | [`store`] | what outlives the process, or is shared with others | `rules`, `wire` |
 //! | 2 | [`net`] | bytes in and out | `rules`, `wire` |
 //! | 2 | [`telemetry`] | the log | `rules`, `wire` |
 //! | 3 | [`state`] | the only locks; commands, queries and events | `rules`, `wire`, `config`, `store` |
