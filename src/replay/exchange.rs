@@ -64,14 +64,18 @@ async fn try_exchange(port: u16, synthetic: Synthetic) -> Result<Ended, &'static
         .body(Full::new(Bytes::from(synthetic.body)))
         .map_err(|_| "the request cannot be made")?;
     let answer = async {
-        let response = sender.send_request(request).await.map_err(|_| "no answer")?;
+        let response = sender
+            .send_request(request)
+            .await
+            .map_err(|_| "no answer")?;
         let (head, mut body) = response.into_parts();
         let text = |name| text(&head.headers, name);
         let mut tap = Tap::new(TapKind::for_response(
             text(CONTENT_TYPE),
             text(CONTENT_ENCODING),
         ));
-        let mut failure = (!head.status.is_success()).then(|| format!("HTTP {}", head.status.as_u16()));
+        let mut failure =
+            (!head.status.is_success()).then(|| format!("HTTP {}", head.status.as_u16()));
         while let Some(frame) = body.frame().await {
             let Ok(frame) = frame else {
                 failure.get_or_insert_with(|| "its answer broke off".to_owned());
@@ -99,4 +103,3 @@ async fn try_exchange(port: u16, synthetic: Synthetic) -> Result<Ended, &'static
 fn text(headers: &HeaderMap, name: http::HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
-

@@ -117,7 +117,8 @@ impl Speed {
     }
 
     fn due_us(self, since_first_ms: u64) -> u64 {
-        self.scale(Duration::from_millis(since_first_ms)).as_micros() as u64
+        self.scale(Duration::from_millis(since_first_ms))
+            .as_micros() as u64
     }
 }
 

@@ -18,7 +18,8 @@ pub const LONGEST: u64 = 1 << 20;
 const MOST_TOKENS: u64 = 131_072;
 
 /// Fills prompts.
-const WORDS: &str = "this text stands for a recorded prompt of the same length and says nothing else ";
+const WORDS: &str =
+    "this text stands for a recorded prompt of the same length and says nothing else ";
 
 /// What is known of the recorded request.
 #[derive(Clone, Copy, Debug)]
@@ -52,9 +53,8 @@ pub struct Synthetic {
 /// such inference route, or nothing is known of its bodies.
 pub fn request(shape: &Shape<'_>, mark: &str) -> Option<Synthetic> {
     let mut routes = shape.engine.spec().routes.iter();
-    let route = routes.find(|r| {
-        r.path == shape.path && r.verb == Verb::Post && r.kind == RouteKind::Inference
-    })?;
+    let route = routes
+        .find(|r| r.path == shape.path && r.verb == Verb::Post && r.kind == RouteKind::Inference)?;
     let bare = body(route.path, shape, String::new())?;
     let wanted = shape.body_bytes.min(LONGEST) as usize;
     let room = wanted.saturating_sub(bare.to_string().len());
@@ -191,12 +191,23 @@ mod tests {
         let shape = shape("llamacpp", "/v1/embeddings");
         let [a, b] = ["replay 1-1", "replay 1-2"].map(|m| request(&shape, m).unwrap());
         assert_ne!(a, b);
-        assert!(json(&a)["input"].as_str().unwrap().starts_with("replay 1-1: this text"));
+        assert!(
+            json(&a)["input"]
+                .as_str()
+                .unwrap()
+                .starts_with("replay 1-1: this text")
+        );
     }
 
     #[test]
     fn an_unknown_path_has_no_body() {
-        for path in ["/api/pull", "/v1/models", "/api/chat/", "", "/v1/audio/speech"] {
+        for path in [
+            "/api/pull",
+            "/v1/models",
+            "/api/chat/",
+            "",
+            "/v1/audio/speech",
+        ] {
             assert_eq!(request(&shape("ollama", path), "x"), None, "{path}");
         }
         assert_eq!(request(&shape("lmstudio", "/api/chat"), "x"), None);

@@ -217,7 +217,10 @@ mod tests {
         let seen = board.load(&a);
         assert_eq!((seen.pending, seen.pressure), (3, 1));
         assert_eq!((seen.reserved, seen.in_flight), (0, 0));
-        assert_eq!((board.generation(), board.rank(&a)), (Generation(7), Some(0)));
+        assert_eq!(
+            (board.generation(), board.rank(&a)),
+            (Generation(7), Some(0))
+        );
         assert_eq!((live.reserved, s.load(&a)), (1, live));
     }
 }

@@ -171,7 +171,14 @@ mod tests {
     fn a_line_of_another_version_is_told_from_one_that_is_torn() {
         let why = |line: &str| Record::parse(line.as_bytes()).unwrap_err();
         assert_eq!(why(r#"{"v":2,"something":"new"}"#), LineError::Version(2));
-        for line in [r#"{"v":1,"run_id":"00"#, r#"{"v":1}"#, r#"{"v":"1"}"#, "", "[]", "x"] {
+        for line in [
+            r#"{"v":1,"run_id":"00"#,
+            r#"{"v":1}"#,
+            r#"{"v":"1"}"#,
+            "",
+            "[]",
+            "x",
+        ] {
             assert_eq!(why(line), LineError::Malformed, "{line}");
         }
     }

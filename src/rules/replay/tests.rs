@@ -132,7 +132,10 @@ fn twice_as_fast_is_twice_as_close_with_the_same_durations() {
     let v = view(&[("a", &["m"], 1)]);
     let all: Vec<_> = (0..10).map(|i| arrival(i, i * 100, 100, "m")).collect();
     let peak = |speed| run(&v, Board::default(), Policy::Weighted, &all, speed).peaks["a"];
-    assert_eq!((peak(1.0), peak(2.0), peak(1000.0), peak(0.5)), (1, 2, 10, 1));
+    assert_eq!(
+        (peak(1.0), peak(2.0), peak(1000.0), peak(0.5)),
+        (1, 2, 10, 1)
+    );
 }
 
 #[test]
@@ -160,7 +163,13 @@ fn a_pick_narrows_sorts_and_takes_each_once() {
     let (last, from_at) = (Some(1), Some(20));
     assert_eq!(picked(Pick { last, ..ollama }), [3]);
     assert_eq!(picked(Pick { from_at, ..ollama }), [2, 3]);
-    assert_eq!(picked(Pick { last: Some(0), ..ollama }), [0; 0]);
+    assert_eq!(
+        picked(Pick {
+            last: Some(0),
+            ..ollama
+        }),
+        [0; 0]
+    );
 }
 
 #[test]
