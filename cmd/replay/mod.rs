@@ -46,6 +46,7 @@ pub fn run(args: &ReplayArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     let Some(mut report) = report else {
         return Ok(ExitCode::FAILURE);
     };
+    recording::warn_of_journal(report.skipped_lines);
     report.skipped_lines += skipped;
     match globals.json {
         true => output::print_json(&report)?,

@@ -136,9 +136,23 @@ impl Recording {
         if self.torn {
             told.push_str("warning: the last line is torn and was skipped\n");
         }
-        // Nobody is left to be told that stderr is closed.
-        drop(io::stderr().lock().write_all(told.as_bytes()));
+        tell(&told);
     }
+}
+
+/// Tells on stderr how many lines of the daemon's own journal it could not read.
+pub fn warn_of_journal(skipped: u64) {
+    if skipped > 0 {
+        let n = lines(skipped);
+        tell(&format!(
+            "warning: {n} of the journal skipped: torn, or of another version\n"
+        ));
+    }
+}
+
+fn tell(text: &str) {
+    // Nobody is left to be told that stderr is closed.
+    drop(io::stderr().lock().write_all(text.as_bytes()));
 }
 
 fn lines(n: u64) -> String {
