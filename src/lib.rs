@@ -57,7 +57,8 @@
 //! 3. `daemon::commands` is their only reader: it decides with [`rules::port`], moves the listener
 //!    (`daemon::supervisor`), saves ([`store::ports`]) and emits what follows ([`state::events`]).
 //! 4. A read does not queue: [`state::query`] answers at once. `workloads --follow` subscribes to
-//!    [`state::follow`]; what ended goes to [`store::journal`].
+//!    [`state::follow`]; what ended goes to [`store::journal`], and from there through
+//!    [`state::replays`] to [`replay`].
 
 pub mod broker;
 pub mod config;

@@ -26,6 +26,9 @@ use recording::Recording;
 /// Workloads handed over in one call: some 150 KB.
 const BATCH: usize = 500;
 
+/// Bytes of names in one call, give or take one line.
+const BATCH_BYTES: usize = 1 << 20;
+
 /// After Ctrl-C the daemon has this long to say what came of it.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
@@ -149,16 +152,25 @@ async fn hand_over(
     replay: u64,
     arrivals: Vec<Arrival>,
 ) -> Result<(), CliError> {
-    let mut rest = arrivals.into_iter();
-    loop {
-        let batch: Vec<_> = rest.by_ref().take(BATCH).collect();
-        if batch.is_empty() {
-            return Ok(());
-        }
+    let mut rest = arrivals.into_iter().peekable();
+    while rest.peek().is_some() {
+        let batch = batch(&mut rest);
         client
             .call(async |c| c.replay_add(replay, batch).await)
             .await?;
     }
+    Ok(())
+}
+
+/// As many as go into one call: names in a file may be long.
+fn batch(rest: &mut impl Iterator<Item = Arrival>) -> Vec<Arrival> {
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    while batch.len() < BATCH && bytes < BATCH_BYTES {
+        let Some(arrival) = rest.next() else { break };
+        bytes += arrival.model.len() + arrival.path.len();
+        batch.push(arrival);
+    }
+    batch
 }
 
 async fn next(updates: &mut ReplayUpdates) -> Result<ReplayUpdate, CliError> {

@@ -216,7 +216,7 @@ mod tests {
         let mut reader = BufReader::with_capacity(16, text.as_bytes());
         let (mut line, mut seen) = (Vec::new(), Vec::new());
         while let Some(end) = read_line(&mut reader, &mut line).unwrap() {
-            let kept = (end != End::TooLong).then(|| line.len());
+            let kept = (end != End::TooLong).then_some(line.len());
             seen.push((end, kept));
         }
         assert_eq!(

@@ -98,7 +98,7 @@ impl Recordings {
             let node = r.attempts.last().map(|a| &a.node);
             fits(filter, r.engine, r.state, &r.model, node)
         });
-        records.sort_by(|a, b| (a.created_at, key(a)).cmp(&(b.created_at, key(b))));
+        records.sort_by_cached_key(|r| (r.created_at, key(r)));
         if let Some(limit) = filter.limit {
             records.drain(..records.len().saturating_sub(limit));
         }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::client::post;
 use crate::support::daemon::{Lines, Process, Standalone, World};
-use crate::support::engine::{Engine, Reply};
+use crate::support::engine::{Engine, Gate, Reply};
 use crate::support::{ask_until, wait_for};
 use crate::{ollama, says, serve};
 
@@ -331,5 +331,70 @@ fn calls_of_other_programs_are_checked() {
         Some(-32000),
         "eight are enough"
     );
+    drop(daemon);
+}
+
+/// A line of a journal: a finished chat with `m` on another machine.
+fn line(id: u64, at: u64) -> String {
+    let at = 1_700_000_000_000 + at;
+    let record = json!({
+        "v": 1, "run_id": "00000000000000ff", "engine": "ollama", "id": id, "model": "m",
+        "path": "/api/chat", "body_bytes": 90, "created_at": at, "started_at": null,
+        "ended_at": at + 50, "state": "failed", "status": 502, "error": "x", "framing": null,
+        "attempts": [], "stats": null,
+    });
+    format!("{record}\n")
+}
+
+#[test]
+fn never_more_than_256_are_under_way_and_the_rest_comes_late_but_comes() {
+    let gate = Gate::new();
+    let a = ollama(&["m"], Reply::lines().gate(&gate).chunk(DONE).end());
+    let world = World::new();
+    let daemon = serve(&world, "", &[("a", &a)]);
+    let text: String = (0..300).map(|id| line(id, 0)).collect();
+    let file = world.file("burst.jsonl", &text);
+    let args = ["replay", file.to_str().unwrap(), "--send", "--json"];
+    let mut replay = Process::spawn(&mut world.command(&args));
+    let out = Lines::of(replay.child().stdout.take().unwrap());
+    gate.reached_by(256);
+    let status = world.json(&["status"]);
+    assert_eq!(status["facades"][0]["in_flight"], 256);
+    assert_eq!(a.requests_for("/api/chat").len(), 256);
+    gate.open();
+    assert_eq!(replay.exit_code(), 0, "{}", replay.log.text());
+    wait_for("its output ends", || out.ended());
+    let report: Value = serde_json::from_str(&out.text()).unwrap();
+    let sent = &report["sent"];
+    assert_eq!((&sent["sent"], &sent["ended"]), (&json!(300), &json!(300)));
+    assert_eq!(sent["recorded"]["failed"], 300);
+    assert_eq!(sent["replayed"]["completed"], 300);
+    assert_eq!(a.requests_for("/api/chat").len(), 300);
+    drop(daemon);
+}
+
+#[test]
+fn a_long_journal_is_exported_whole_and_in_order() {
+    let a = ollama(&["m"], says(DONE));
+    let world = World::new();
+    let state = world.path().join("state/nvpair-proxy");
+    std::fs::create_dir_all(&state).unwrap();
+    // Kept by end, exported by arrival.
+    let kept: String = (0..1234).rev().map(|id| line(id, id)).collect();
+    std::fs::write(state.join("journal-000007.jsonl"), kept).unwrap();
+    let daemon = serve(&world, "", &[("a", &a)]);
+    let said = world.run(&["workloads", "--export", "-"]);
+    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    let want: String = (0..1234).map(|id| line(id, id)).collect();
+    let parsed = |text: &str| -> Vec<Value> {
+        let lines = text.lines();
+        lines.map(|l| serde_json::from_str(l).unwrap()).collect()
+    };
+    assert!(
+        parsed(&said.out) == parsed(&want),
+        "{} lines",
+        said.out.lines().count()
+    );
+    assert_eq!(world.json(&["replay"])["workloads"], 1234);
     drop(daemon);
 }
