@@ -371,3 +371,6 @@ impl Replays for Desk {
         self.recordings.clone().export(filter)
     }
 }
+
+#[cfg(test)]
+mod tests;

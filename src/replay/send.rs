@@ -271,3 +271,13 @@ impl Measured {
         }
     }
 }
+
+/// Which arrivals would be sent, and when.
+#[cfg(test)]
+pub(super) fn planned(
+    shared: &Shared,
+    arrivals: &[Arrival],
+    speed: Speed,
+) -> Vec<(usize, Duration)> {
+    Sending::new(shared, 1, arrivals, speed).plan
+}
