@@ -237,6 +237,14 @@ fn known(node: &NodeStatus, version: Option<String>) -> Finding {
         (NodeState::Unknown, _) => {
             Finding::new("node", Level::Note, format!("{what} was not asked yet"))
         },
+        (NodeState::Resting, reason) => {
+            let reason = reason.as_deref().unwrap_or("no reason is known");
+            Finding::new(
+                "node",
+                Level::Note,
+                format!("{what} takes nothing now: {reason}"),
+            )
+        },
         (NodeState::Unreachable, reason) => {
             let reason = reason.as_deref().unwrap_or("no reason is known");
             unreachable(&what, reason)

@@ -13,7 +13,7 @@ use http::{Response, StatusCode};
 use crate::net::answers;
 use crate::rules::budget::Cap;
 use crate::rules::candidates::{Candidate, Target, drop_shared};
-use crate::rules::dispatch::{Action, Answer, Dispatch, Event, Hold};
+use crate::rules::dispatch::{Action, Answer, Dispatch, Event, Withheld};
 use crate::rules::gate::GateMode;
 use crate::rules::ids::{JobId, NodeId};
 use crate::rules::nearest::nearest;
@@ -152,7 +152,7 @@ impl Round {
     }
 
     /// A pool node takes a request under a lease only.
-    async fn hold(&mut self, candidate: usize) -> Result<(), Hold> {
+    async fn hold(&mut self, candidate: usize) -> Result<(), Withheld> {
         let target = &self.candidates[candidate].target;
         if target.pooled().is_none() {
             return Ok(());
@@ -168,7 +168,7 @@ impl Round {
             lease: format!("{run}/{engine}/{id}/{attempt}").into(),
             slots: target.slots,
         };
-        let admissions = shared.admissions().ok_or(Hold::StoreDown)?;
+        let admissions = shared.admissions().ok_or(Withheld::StoreDown)?;
         // On the heap: requests that need no place shall not carry its room.
         let lease = admissions.admit(place).await?;
         self.report.hold(lease);

@@ -14,6 +14,7 @@ pub mod lifetime;
 pub mod named;
 pub mod pool;
 pub mod query;
+pub mod replays;
 pub mod scheduler;
 pub mod settings;
 pub mod shared;

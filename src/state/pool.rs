@@ -17,7 +17,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use crate::rules::dispatch::Hold;
+use crate::rules::dispatch::Withheld;
 use crate::rules::ids::NodeId;
 use crate::rules::pool::blame::{Ended, Outcome};
 use crate::rules::pool::key::{self, KeyRecord};
@@ -337,11 +337,11 @@ pub struct Place {
 /// Who gives places on pool nodes.
 pub trait Admissions: Send + Sync {
     /// A place, or why there is none now.
-    fn admit(self: Arc<Self>, place: Place) -> BoxFuture<'static, Result<Lease, Hold>>;
+    fn admit(self: Arc<Self>, place: Place) -> BoxFuture<'static, Result<Lease, Withheld>>;
 }
 
 impl<S: PoolStore + 'static> Admissions for Pool<S> {
-    fn admit(self: Arc<Self>, place: Place) -> BoxFuture<'static, Result<Lease, Hold>> {
+    fn admit(self: Arc<Self>, place: Place) -> BoxFuture<'static, Result<Lease, Withheld>> {
         async move {
             let Place {
                 node,
@@ -360,14 +360,14 @@ impl<S: PoolStore + 'static> Admissions for Pool<S> {
                     // The picture is behind.
                     self.wake.notify_one();
                     tracing::debug!(node = %place.node, answer = ?other, "no place on a pool node");
-                    Err(Hold::Busy)
+                    Err(Withheld::Busy)
                 },
                 Err(e) => {
                     tracing::debug!(node = %place.node, reason = %e, "no lease for a pool node");
                     // It may have been taken all the same.
                     self.settle(place, Outcome::of(Ended::Ours));
                     self.wake.notify_one();
-                    Err(Hold::StoreDown)
+                    Err(Withheld::StoreDown)
                 },
             }
         }
