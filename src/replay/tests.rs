@@ -5,7 +5,7 @@ use super::*;
 use crate::rules::discovery::tests::node;
 use crate::rules::engine::EngineId;
 use crate::rules::ids::{JobId, RunId};
-use crate::rules::policy::Policy;
+use crate::rules::policy::{Ask, Policy};
 use crate::rules::replay::Speed;
 use crate::state::command::PrioritySnapshot;
 use crate::state::facade::{Alone, FacadeState};
@@ -30,7 +30,8 @@ fn shared(policy: Policy, nodes: &[&str]) -> Arc<Shared> {
     };
     let settings = RequestSettings::default();
     let shared = Shared::new(info, settings, Arc::default(), Scheduler::new(policy));
-    let facade = FacadeState::new(engine("ollama"), Arc::new(Alone));
+    let scheduler = shared.scheduler.clone();
+    let facade = FacadeState::new(engine("ollama"), Arc::new(Alone), scheduler);
     for (port, id) in std::iter::zip(1.., nodes) {
         facade.add_manual(node(id, port, &["m"]));
     }
@@ -95,9 +96,14 @@ async fn a_dry_replay_reads_live_loads_and_changes_none() {
     let mut claim = Claim::new(shared.scheduler.clone());
     let facade = shared.facade(engine("ollama")).unwrap();
     let mut candidates = facade.routing().view.candidates(Some("m:latest")).to_vec();
+    let ask = Ask {
+        engine: engine("ollama"),
+        model: "m:latest",
+        pin: None,
+    };
     shared
         .scheduler
-        .order(None, &mut candidates, Some(&mut claim));
+        .order(ask, &mut candidates, Some(&mut claim));
     claim.dispatch(&"a".into());
     let before = shared.scheduler.load(&"a".into());
     let desk = desk(&shared);

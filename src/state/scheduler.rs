@@ -189,11 +189,22 @@ mod tests {
     use super::super::facade::{Alone, FacadeState};
     use super::*;
     use crate::rules::discovery::tests::node;
-    use crate::rules::engine::EngineId;
+
+    fn lmstudio() -> EngineId {
+        EngineId::parse("lmstudio").unwrap()
+    }
+
+    fn ask() -> Ask<'static> {
+        Ask {
+            engine: lmstudio(),
+            model: "m",
+            pin: None,
+        }
+    }
 
     /// Owners `a` and `b`.
-    fn candidates() -> Vec<Candidate> {
-        let facade = FacadeState::new(EngineId::parse("lmstudio").unwrap(), Arc::new(Alone));
+    fn candidates(s: &Arc<Scheduler>) -> Vec<Candidate> {
+        let facade = FacadeState::new(lmstudio(), Arc::new(Alone), s.clone());
         facade.add_manual(node("a", 1, &["m"]));
         facade.add_manual(node("b", 2, &["m"]));
         facade.routing().view.candidates(Some("m")).to_vec()
@@ -212,7 +223,7 @@ mod tests {
         assert_eq!(n, 2);
         {
             let mut claim = Claim::new(s.clone());
-            s.order(None, &mut candidates(), Some(&mut claim));
+            s.order(ask(), &mut candidates(&s), Some(&mut claim));
             assert_eq!(s.load(&a).reserved, 1);
             assert_eq!(
                 claim.dispatch(&a),
@@ -246,10 +257,10 @@ mod tests {
             }],
         });
         let mut claim = Claim::new(s.clone());
-        s.order(None, &mut candidates(), Some(&mut claim));
+        s.order(ask(), &mut candidates(&s), Some(&mut claim));
         claim.dispatch(&a);
         let live = s.load(&a);
-        let board = s.background();
+        let (board, _) = s.background();
         let seen = board.load(&a);
         assert_eq!((seen.pending, seen.pressure), (3, 1));
         assert_eq!((seen.reserved, seen.in_flight), (0, 0));

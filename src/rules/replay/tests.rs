@@ -246,7 +246,7 @@ proptest! {
         let mut board = seated();
         board.apply(Generation(1), IDS.map(NodeId::from).to_vec(), [("a".into(), 1, 2)]);
         let places = [Place { engine: engine("ollama"), view: &v, pin: pin.as_ref() }];
-        let mut clock = Clock::new(Scene { policy, board, places: &places });
+        let mut clock = Clock::new(Scene { selector: Selector::new(policy), board, places: &places });
         let first = all.first().map_or(0, |a| a.created_at);
         for a in &all {
             let now = (a.created_at - first) * 1000;
