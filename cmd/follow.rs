@@ -253,6 +253,7 @@ mod tests {
             node: None,
             limit,
             follow: true,
+            export: None,
         }
     }
 

@@ -9,6 +9,7 @@ mod completions;
 mod connect;
 mod demo_engine;
 mod errors;
+mod export;
 mod follow;
 mod generate;
 mod healthcheck;
@@ -17,6 +18,7 @@ mod man;
 mod models;
 mod names;
 mod output;
+mod replay;
 mod route;
 mod select;
 mod serve;
@@ -68,6 +70,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, CliError> {
         Verb::Workloads(args) => workloads::run(args, globals),
         Verb::Models(args) => models::run(args, globals),
         Verb::Route(args) => route::run(args, globals),
+        Verb::Replay(args) => replay::run(args, globals),
         Verb::Healthcheck(args) => healthcheck::run(args, globals),
         Verb::Completions(args) => completions::run(args),
         Verb::Generate(args) => generate::run(args),

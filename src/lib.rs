@@ -15,6 +15,7 @@
 //! | 2 | [`telemetry`] | the log | `rules`, `wire` |
 //! | 3 | [`state`] | the only locks; commands, queries and events | `rules`, `wire`, `config`, `store` |
 //! | 4 | [`demo`] | sample engines | up to `state` |
+//! | 4 | [`replay`] | recorded workloads again, dry or sent | up to `state` |
 //! | 5 | [`facade`] | the path of a request | `rules`, `wire`, `net`, `telemetry`, `state` |
 //! | 6 | [`control`] | the local socket | `rules`, `wire`, `net`, `state` |
 //! | 6 | [`broker`] | the link to a parent | `rules`, `wire`, `net`, `state` |
@@ -56,7 +57,8 @@
 //! 3. `daemon::commands` is their only reader: it decides with [`rules::port`], moves the listener
 //!    (`daemon::supervisor`), saves ([`store::ports`]) and emits what follows ([`state::events`]).
 //! 4. A read does not queue: [`state::query`] answers at once. `workloads --follow` subscribes to
-//!    [`state::follow`]; what ended goes to [`store::journal`].
+//!    [`state::follow`]; what ended goes to [`store::journal`], and from there through
+//!    [`state::replays`] to [`replay`].
 
 pub mod broker;
 pub mod config;
@@ -66,6 +68,7 @@ pub mod demo;
 pub mod director;
 pub mod facade;
 pub mod net;
+pub mod replay;
 pub mod rules;
 pub mod state;
 pub mod store;

@@ -4,6 +4,7 @@
 //! file each. Leaves to others: the drop-in form (`argv`), what a subcommand does (its file).
 
 mod query;
+mod replay;
 mod serve;
 
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::units;
 
 pub use query::{HealthcheckArgs, ModelsArgs, RouteArgs, StatusArgs, WorkloadRef, WorkloadsArgs};
+pub use replay::ReplayArgs;
 pub use serve::{Driver, ServeArgs};
 
 const ROOT_EXAMPLES: &str = "\
@@ -25,6 +27,7 @@ Examples:
   nvpair-proxy status                         what it does, in another terminal
   nvpair-proxy workloads --engine ollama      recent and live requests
   nvpair-proxy select ollama tower.lan        send everything to one node
+  nvpair-proxy replay --since 1h              the last hour's requests with the nodes of now
 
 Exit codes:
   0  done
@@ -92,6 +95,8 @@ pub enum Verb {
     Models(ModelsArgs),
     /// Show where a request for a model would go now, and why
     Route(RouteArgs),
+    /// Ask what would happen with recorded requests now, or send such requests again
+    Replay(ReplayArgs),
     /// Exit 0 if the daemon serves, for container and supervisor probes
     Healthcheck(HealthcheckArgs),
     /// Print the completion script of a shell

@@ -13,6 +13,7 @@ use jsonrpsee::core::client::{Client, ClientBuilder, Error as RpcError, Subscrip
 pub use super::api::ControlApiClient;
 use super::transport;
 use crate::wire::control::WorkloadChange;
+use crate::wire::replay::ReplayUpdate;
 
 /// Why a call has no result.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +52,9 @@ pub enum ClientError {
 
 /// Changes of workloads, as `workloads/subscribe` sends them.
 pub type Changes = Subscription<WorkloadChange>;
+
+/// Updates of a replay, as `replay/subscribe` sends them.
+pub type ReplayUpdates = Subscription<ReplayUpdate>;
 
 /// A connection to a daemon.
 pub struct ControlClient {

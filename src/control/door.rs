@@ -42,7 +42,7 @@ enum Scope {
 /// One method: its name, its scope, its parameters besides the engine.
 struct Method(&'static str, Scope, &'static [&'static str]);
 
-const METHODS: [Method; 19] = [
+const METHODS: [Method; 26] = [
     Method("status", Scope::Plain, &[]),
     Method("daemon/info", Scope::Plain, &[]),
     Method(
@@ -57,6 +57,21 @@ const METHODS: [Method; 19] = [
         &["state", "model", "node"],
     ),
     Method("workloads/unsubscribe", Scope::Plain, &["subscription"]),
+    Method(
+        "workloads/export",
+        Scope::Filter,
+        &["state", "model", "node", "limit"],
+    ),
+    Method("workloads/unexport", Scope::Plain, &["subscription"]),
+    Method(
+        "replay/start",
+        Scope::Filter,
+        &["source", "since_ms", "last", "send", "speed"],
+    ),
+    Method("replay/add", Scope::Plain, &["replay", "arrivals"]),
+    Method("replay/cancel", Scope::Plain, &["replay"]),
+    Method("replay/subscribe", Scope::Plain, &["replay"]),
+    Method("replay/unsubscribe", Scope::Plain, &["subscription"]),
     Method("models/list", Scope::Filter, &["loaded"]),
     Method("route/explain", Scope::Facade, &["model"]),
     Method("nodes/list", Scope::Facade, &[]),

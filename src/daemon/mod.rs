@@ -21,6 +21,7 @@ use crate::net::listen::Scope;
 use crate::net::sockets::Sockets;
 use crate::net::tls::Cluster;
 use crate::net::upstream::Upstreams;
+use crate::replay::{Desk, Recordings};
 use crate::rules::ids::RunId;
 use crate::rules::policy::Policy;
 use crate::state::activity::Activity;
@@ -160,8 +161,15 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         Scheduler::new(policy),
     ));
     let may_keep = holds_lock && !matches!(driver, Driver::Demo(_));
-    let journal = journal::start(state_dir.filter(|_| may_keep), &shared.workloads);
+    let state_dir = state_dir.filter(|_| may_keep);
+    let journal = journal::start(state_dir.clone(), &shared.workloads);
     let lifetime = Arc::<Lifetime>::default();
+    let recordings = Recordings {
+        workloads: shared.workloads.clone(),
+        journal: state_dir.zip(journal.clone()),
+    };
+    let desk = Desk::new(shared.clone(), recordings, lifetime.clone());
+    shared.replay_with(Arc::new(desk));
     let in_cluster = cluster_dir.is_some();
     let cluster = open_cluster(cluster_dir)?;
     let context = Arc::new(Context {

@@ -11,6 +11,7 @@ pub mod facade;
 pub mod follow;
 pub mod lifetime;
 pub mod query;
+pub mod replays;
 pub mod scheduler;
 pub mod settings;
 pub mod shared;

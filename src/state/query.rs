@@ -3,6 +3,8 @@
 //! Owns: the list of questions. Leaves to others: the answers (`state`), their form (`wire`).
 //! A trait, so that a link or the control socket can be tested without a daemon behind it.
 
+use std::sync::Arc;
+
 use crate::rules::engine::EngineId;
 use crate::rules::ids::{JobId, NodeId};
 use crate::wire::broker::NodeRecord;
@@ -11,6 +13,7 @@ use crate::wire::control::{
 };
 
 use super::follow::Follower;
+use super::replays::Replays;
 
 /// Questions the daemon answers at once.
 pub trait Queries: Send + Sync {
@@ -36,4 +39,8 @@ pub trait Queries: Send + Sync {
     fn follow(&self, filter: WorkloadFilter) -> Follower;
     /// Where a request for this model would go now; `None` where the facade is not enabled.
     fn route(&self, engine: EngineId, model: &str) -> Option<RouteExplained>;
+    /// Replays and recordings; none where nothing can be replayed.
+    fn replays(&self) -> Option<Arc<dyn Replays>> {
+        None
+    }
 }

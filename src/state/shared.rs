@@ -4,7 +4,7 @@
 //! Leaves to others: changing any of it (`daemon`).
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
 use crate::rules::candidates::{Candidate, Kind};
@@ -24,6 +24,7 @@ use super::explain::explain;
 use super::facade::{FacadeState, Routing};
 use super::follow::Follower;
 use super::query::Queries;
+use super::replays::Replays;
 use super::scheduler::Scheduler;
 use super::settings::RequestSettings;
 use super::workloads::Workloads;
@@ -42,6 +43,7 @@ pub struct Shared {
     pub workloads: Arc<Workloads>,
     /// Enabled facades, one slot an engine.
     facades: RwLock<Vec<Option<Arc<FacadeState>>>>,
+    replays: OnceLock<Arc<dyn Replays>>,
 }
 
 impl Shared {
@@ -61,7 +63,14 @@ impl Shared {
             scheduler: Arc::new(scheduler),
             workloads,
             facades,
+            replays: OnceLock::new(),
         }
+    }
+
+    /// From now on recorded workloads can be replayed. Once, at start; a second call changes
+    /// nothing.
+    pub fn replay_with(&self, replays: Arc<dyn Replays>) {
+        drop(self.replays.set(replays));
     }
 
     /// The facade of an engine, if enabled.
@@ -254,6 +263,10 @@ impl Queries for Shared {
     fn route(&self, engine: EngineId, model: &str) -> Option<RouteExplained> {
         let facade = self.facade(engine)?;
         Some(explain(&facade, &self.scheduler, model))
+    }
+
+    fn replays(&self) -> Option<Arc<dyn Replays>> {
+        self.replays.get().cloned()
     }
 }
 

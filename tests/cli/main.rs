@@ -12,6 +12,7 @@ mod demo;
 mod healthcheck;
 mod live;
 mod models;
+mod replay;
 mod route;
 mod select;
 mod set_port;

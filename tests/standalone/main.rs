@@ -16,6 +16,7 @@ mod ending;
 mod journal;
 mod looping;
 mod ports;
+mod replay;
 mod serving;
 mod starting;
 
