@@ -168,6 +168,10 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'Show the nodes of all facades, where they are and how they are')
             [CompletionResult]::new('add', 'add', [CompletionResultType]::ParameterValue, 'Add a node: it is probed, used while it answers, and there again after a restart')
             [CompletionResult]::new('remove', 'remove', [CompletionResultType]::ParameterValue, 'Remove a node that was added')
+            [CompletionResult]::new('drain', 'drain', [CompletionResultType]::ParameterValue, 'Let a pool node finish what it has, and give it nothing new')
+            [CompletionResult]::new('resume', 'resume', [CompletionResultType]::ParameterValue, 'Use a drained pool node again')
+            [CompletionResult]::new('reset', 'reset', [CompletionResultType]::ParameterValue, 'Close the circuit breakers of a pool node')
+            [CompletionResult]::new('keys', 'keys', [CompletionResultType]::ParameterValue, 'Make, list and revoke the keys that workers register with')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -214,10 +218,126 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
+        'nvpair-proxy;nodes;drain' {
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
+            [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
+            [CompletionResult]::new('--wait', '--wait', [CompletionResultType]::ParameterName, 'Return when nothing runs on it any more')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'nvpair-proxy;nodes;resume' {
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
+            [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'nvpair-proxy;nodes;reset' {
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
+            [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'nvpair-proxy;nodes;keys' {
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
+            [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('create', 'create', [CompletionResultType]::ParameterValue, 'Make a key for one node; it is shown this once, with the command that uses it')
+            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'Show the keys there are, without what is secret of them')
+            [CompletionResult]::new('revoke', 'revoke', [CompletionResultType]::ParameterValue, 'End a key at once; its node is put out')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'nvpair-proxy;nodes;keys;create' {
+            [CompletionResult]::new('--node-id', '--node-id', [CompletionResultType]::ParameterName, 'The one node it speaks for')
+            [CompletionResult]::new('--allow', '--allow', [CompletionResultType]::ParameterName, 'A network, address or host where the node may serve (repeatable, or separated by commas)')
+            [CompletionResult]::new('--model', '--model', [CompletionResultType]::ParameterName, 'A model it may advertise, `*` for any text (repeatable, or separated by commas) [default: all]')
+            [CompletionResult]::new('--engine', '--engine', [CompletionResultType]::ParameterName, 'Its engine, for the command that is printed')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
+            [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'nvpair-proxy;nodes;keys;list' {
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
+            [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'nvpair-proxy;nodes;keys;revoke' {
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
+            [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'nvpair-proxy;nodes;keys;help' {
+            [CompletionResult]::new('create', 'create', [CompletionResultType]::ParameterValue, 'Make a key for one node; it is shown this once, with the command that uses it')
+            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'Show the keys there are, without what is secret of them')
+            [CompletionResult]::new('revoke', 'revoke', [CompletionResultType]::ParameterValue, 'End a key at once; its node is put out')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'nvpair-proxy;nodes;keys;help;create' {
+            break
+        }
+        'nvpair-proxy;nodes;keys;help;list' {
+            break
+        }
+        'nvpair-proxy;nodes;keys;help;revoke' {
+            break
+        }
+        'nvpair-proxy;nodes;keys;help;help' {
+            break
+        }
         'nvpair-proxy;nodes;help' {
             [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'Show the nodes of all facades, where they are and how they are')
             [CompletionResult]::new('add', 'add', [CompletionResultType]::ParameterValue, 'Add a node: it is probed, used while it answers, and there again after a restart')
             [CompletionResult]::new('remove', 'remove', [CompletionResultType]::ParameterValue, 'Remove a node that was added')
+            [CompletionResult]::new('drain', 'drain', [CompletionResultType]::ParameterValue, 'Let a pool node finish what it has, and give it nothing new')
+            [CompletionResult]::new('resume', 'resume', [CompletionResultType]::ParameterValue, 'Use a drained pool node again')
+            [CompletionResult]::new('reset', 'reset', [CompletionResultType]::ParameterValue, 'Close the circuit breakers of a pool node')
+            [CompletionResult]::new('keys', 'keys', [CompletionResultType]::ParameterValue, 'Make, list and revoke the keys that workers register with')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -228,6 +348,30 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             break
         }
         'nvpair-proxy;nodes;help;remove' {
+            break
+        }
+        'nvpair-proxy;nodes;help;drain' {
+            break
+        }
+        'nvpair-proxy;nodes;help;resume' {
+            break
+        }
+        'nvpair-proxy;nodes;help;reset' {
+            break
+        }
+        'nvpair-proxy;nodes;help;keys' {
+            [CompletionResult]::new('create', 'create', [CompletionResultType]::ParameterValue, 'Make a key for one node; it is shown this once, with the command that uses it')
+            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'Show the keys there are, without what is secret of them')
+            [CompletionResult]::new('revoke', 'revoke', [CompletionResultType]::ParameterValue, 'End a key at once; its node is put out')
+            break
+        }
+        'nvpair-proxy;nodes;help;keys;create' {
+            break
+        }
+        'nvpair-proxy;nodes;help;keys;list' {
+            break
+        }
+        'nvpair-proxy;nodes;help;keys;revoke' {
             break
         }
         'nvpair-proxy;nodes;help;help' {
@@ -311,6 +455,10 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'Show the nodes of all facades, where they are and how they are')
             [CompletionResult]::new('add', 'add', [CompletionResultType]::ParameterValue, 'Add a node: it is probed, used while it answers, and there again after a restart')
             [CompletionResult]::new('remove', 'remove', [CompletionResultType]::ParameterValue, 'Remove a node that was added')
+            [CompletionResult]::new('drain', 'drain', [CompletionResultType]::ParameterValue, 'Let a pool node finish what it has, and give it nothing new')
+            [CompletionResult]::new('resume', 'resume', [CompletionResultType]::ParameterValue, 'Use a drained pool node again')
+            [CompletionResult]::new('reset', 'reset', [CompletionResultType]::ParameterValue, 'Close the circuit breakers of a pool node')
+            [CompletionResult]::new('keys', 'keys', [CompletionResultType]::ParameterValue, 'Make, list and revoke the keys that workers register with')
             break
         }
         'nvpair-proxy;help;nodes;list' {
@@ -320,6 +468,30 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             break
         }
         'nvpair-proxy;help;nodes;remove' {
+            break
+        }
+        'nvpair-proxy;help;nodes;drain' {
+            break
+        }
+        'nvpair-proxy;help;nodes;resume' {
+            break
+        }
+        'nvpair-proxy;help;nodes;reset' {
+            break
+        }
+        'nvpair-proxy;help;nodes;keys' {
+            [CompletionResult]::new('create', 'create', [CompletionResultType]::ParameterValue, 'Make a key for one node; it is shown this once, with the command that uses it')
+            [CompletionResult]::new('list', 'list', [CompletionResultType]::ParameterValue, 'Show the keys there are, without what is secret of them')
+            [CompletionResult]::new('revoke', 'revoke', [CompletionResultType]::ParameterValue, 'End a key at once; its node is put out')
+            break
+        }
+        'nvpair-proxy;help;nodes;keys;create' {
+            break
+        }
+        'nvpair-proxy;help;nodes;keys;list' {
+            break
+        }
+        'nvpair-proxy;help;nodes;keys;revoke' {
             break
         }
         'nvpair-proxy;help;doctor' {

@@ -91,17 +91,44 @@ _nvpair__proxy() {
             nvpair__proxy__subcmd__help__subcmd__nodes,add)
                 cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__add"
                 ;;
+            nvpair__proxy__subcmd__help__subcmd__nodes,drain)
+                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__drain"
+                ;;
+            nvpair__proxy__subcmd__help__subcmd__nodes,keys)
+                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys"
+                ;;
             nvpair__proxy__subcmd__help__subcmd__nodes,list)
                 cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__list"
                 ;;
             nvpair__proxy__subcmd__help__subcmd__nodes,remove)
                 cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__remove"
                 ;;
+            nvpair__proxy__subcmd__help__subcmd__nodes,reset)
+                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__reset"
+                ;;
+            nvpair__proxy__subcmd__help__subcmd__nodes,resume)
+                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__resume"
+                ;;
+            nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys,create)
+                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys__subcmd__create"
+                ;;
+            nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys,list)
+                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys__subcmd__list"
+                ;;
+            nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys,revoke)
+                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys__subcmd__revoke"
+                ;;
             nvpair__proxy__subcmd__nodes,add)
                 cmd="nvpair__proxy__subcmd__nodes__subcmd__add"
                 ;;
+            nvpair__proxy__subcmd__nodes,drain)
+                cmd="nvpair__proxy__subcmd__nodes__subcmd__drain"
+                ;;
             nvpair__proxy__subcmd__nodes,help)
                 cmd="nvpair__proxy__subcmd__nodes__subcmd__help"
+                ;;
+            nvpair__proxy__subcmd__nodes,keys)
+                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys"
                 ;;
             nvpair__proxy__subcmd__nodes,list)
                 cmd="nvpair__proxy__subcmd__nodes__subcmd__list"
@@ -109,17 +136,68 @@ _nvpair__proxy() {
             nvpair__proxy__subcmd__nodes,remove)
                 cmd="nvpair__proxy__subcmd__nodes__subcmd__remove"
                 ;;
+            nvpair__proxy__subcmd__nodes,reset)
+                cmd="nvpair__proxy__subcmd__nodes__subcmd__reset"
+                ;;
+            nvpair__proxy__subcmd__nodes,resume)
+                cmd="nvpair__proxy__subcmd__nodes__subcmd__resume"
+                ;;
             nvpair__proxy__subcmd__nodes__subcmd__help,add)
                 cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__add"
                 ;;
+            nvpair__proxy__subcmd__nodes__subcmd__help,drain)
+                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__drain"
+                ;;
             nvpair__proxy__subcmd__nodes__subcmd__help,help)
                 cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__help"
+                ;;
+            nvpair__proxy__subcmd__nodes__subcmd__help,keys)
+                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__keys"
                 ;;
             nvpair__proxy__subcmd__nodes__subcmd__help,list)
                 cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__list"
                 ;;
             nvpair__proxy__subcmd__nodes__subcmd__help,remove)
                 cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__remove"
+                ;;
+            nvpair__proxy__subcmd__nodes__subcmd__help,reset)
+                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__reset"
+                ;;
+            nvpair__proxy__subcmd__nodes__subcmd__help,resume)
+                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__resume"
+                ;;
+            nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__keys,create)
+                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__keys__subcmd__create"
+                ;;
+            nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__keys,list)
+                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__keys__subcmd__list"
+                ;;
+            nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__keys,revoke)
+                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__keys__subcmd__revoke"
+                ;;
+            nvpair__proxy__subcmd__nodes__subcmd__keys,create)
+                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__create"
+                ;;
+            nvpair__proxy__subcmd__nodes__subcmd__keys,help)
+                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help"
+                ;;
+            nvpair__proxy__subcmd__nodes__subcmd__keys,list)
+                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__list"
+                ;;
+            nvpair__proxy__subcmd__nodes__subcmd__keys,revoke)
+                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__revoke"
+                ;;
+            nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help,create)
+                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__create"
+                ;;
+            nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help,help)
+                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__help"
+                ;;
+            nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help,list)
+                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__list"
+                ;;
+            nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help,revoke)
+                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__revoke"
                 ;;
             *)
                 ;;
@@ -308,7 +386,7 @@ _nvpair__proxy() {
             return 0
             ;;
         nvpair__subcmd__proxy__subcmd__help__subcmd__nodes)
-            opts="list add remove"
+            opts="list add remove drain resume reset keys"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -335,6 +413,76 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__drain)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__keys)
+            opts="create list revoke"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__keys__subcmd__create)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__keys__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__keys__subcmd__revoke)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__list)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
@@ -350,6 +498,34 @@ _nvpair__proxy() {
             return 0
             ;;
         nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__remove)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__reset)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__resume)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -474,7 +650,7 @@ _nvpair__proxy() {
             return 0
             ;;
         nvpair__subcmd__proxy__subcmd__nodes)
-            opts="-v -q -h --socket --json --verbose --quiet --color --help list add remove help"
+            opts="-v -q -h --socket --json --verbose --quiet --color --help list add remove drain resume reset keys help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -537,8 +713,30 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        nvpair__subcmd__proxy__subcmd__nodes__subcmd__drain)
+            opts="-v -q -h --wait --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         nvpair__subcmd__proxy__subcmd__nodes__subcmd__help)
-            opts="list add remove help"
+            opts="list add remove drain resume reset keys help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -565,9 +763,79 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__drain)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__help)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__keys)
+            opts="create list revoke"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__keys__subcmd__create)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__keys__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__keys__subcmd__revoke)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -600,6 +868,208 @@ _nvpair__proxy() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__reset)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__resume)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help create list revoke help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__create)
+            opts="-v -q -h --node-id --allow --model --engine --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --node-id)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --allow)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --model)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --engine)
+                    COMPREPLY=($(compgen -W "ollama lmstudio llamacpp vllm tgi openai" -- "${cur}"))
+                    return 0
+                    ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__help)
+            opts="create list revoke help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__create)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__revoke)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__list)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__revoke)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -644,6 +1114,50 @@ _nvpair__proxy() {
                     COMPREPLY=($(compgen -W "ollama lmstudio llamacpp" -- "${cur}"))
                     return 0
                     ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__nodes__subcmd__reset)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__nodes__subcmd__resume)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --socket)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

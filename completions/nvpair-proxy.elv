@@ -157,6 +157,10 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand list 'Show the nodes of all facades, where they are and how they are'
             cand add 'Add a node: it is probed, used while it answers, and there again after a restart'
             cand remove 'Remove a node that was added'
+            cand drain 'Let a pool node finish what it has, and give it nothing new'
+            cand resume 'Use a drained pool node again'
+            cand reset 'Close the circuit breakers of a pool node'
+            cand keys 'Make, list and revoke the keys that workers register with'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'nvpair-proxy;nodes;list'= {
@@ -199,10 +203,114 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
+        &'nvpair-proxy;nodes;drain'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --wait 'Return when nothing runs on it any more'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;nodes;resume'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;nodes;reset'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;nodes;keys'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+            cand create 'Make a key for one node; it is shown this once, with the command that uses it'
+            cand list 'Show the keys there are, without what is secret of them'
+            cand revoke 'End a key at once; its node is put out'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'nvpair-proxy;nodes;keys;create'= {
+            cand --node-id 'The one node it speaks for'
+            cand --allow 'A network, address or host where the node may serve (repeatable, or separated by commas)'
+            cand --model 'A model it may advertise, `*` for any text (repeatable, or separated by commas) [default: all]'
+            cand --engine 'Its engine, for the command that is printed'
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;nodes;keys;list'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;nodes;keys;revoke'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;nodes;keys;help'= {
+            cand create 'Make a key for one node; it is shown this once, with the command that uses it'
+            cand list 'Show the keys there are, without what is secret of them'
+            cand revoke 'End a key at once; its node is put out'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'nvpair-proxy;nodes;keys;help;create'= {
+        }
+        &'nvpair-proxy;nodes;keys;help;list'= {
+        }
+        &'nvpair-proxy;nodes;keys;help;revoke'= {
+        }
+        &'nvpair-proxy;nodes;keys;help;help'= {
+        }
         &'nvpair-proxy;nodes;help'= {
             cand list 'Show the nodes of all facades, where they are and how they are'
             cand add 'Add a node: it is probed, used while it answers, and there again after a restart'
             cand remove 'Remove a node that was added'
+            cand drain 'Let a pool node finish what it has, and give it nothing new'
+            cand resume 'Use a drained pool node again'
+            cand reset 'Close the circuit breakers of a pool node'
+            cand keys 'Make, list and revoke the keys that workers register with'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'nvpair-proxy;nodes;help;list'= {
@@ -210,6 +318,23 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
         &'nvpair-proxy;nodes;help;add'= {
         }
         &'nvpair-proxy;nodes;help;remove'= {
+        }
+        &'nvpair-proxy;nodes;help;drain'= {
+        }
+        &'nvpair-proxy;nodes;help;resume'= {
+        }
+        &'nvpair-proxy;nodes;help;reset'= {
+        }
+        &'nvpair-proxy;nodes;help;keys'= {
+            cand create 'Make a key for one node; it is shown this once, with the command that uses it'
+            cand list 'Show the keys there are, without what is secret of them'
+            cand revoke 'End a key at once; its node is put out'
+        }
+        &'nvpair-proxy;nodes;help;keys;create'= {
+        }
+        &'nvpair-proxy;nodes;help;keys;list'= {
+        }
+        &'nvpair-proxy;nodes;help;keys;revoke'= {
         }
         &'nvpair-proxy;nodes;help;help'= {
         }
@@ -280,12 +405,33 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand list 'Show the nodes of all facades, where they are and how they are'
             cand add 'Add a node: it is probed, used while it answers, and there again after a restart'
             cand remove 'Remove a node that was added'
+            cand drain 'Let a pool node finish what it has, and give it nothing new'
+            cand resume 'Use a drained pool node again'
+            cand reset 'Close the circuit breakers of a pool node'
+            cand keys 'Make, list and revoke the keys that workers register with'
         }
         &'nvpair-proxy;help;nodes;list'= {
         }
         &'nvpair-proxy;help;nodes;add'= {
         }
         &'nvpair-proxy;help;nodes;remove'= {
+        }
+        &'nvpair-proxy;help;nodes;drain'= {
+        }
+        &'nvpair-proxy;help;nodes;resume'= {
+        }
+        &'nvpair-proxy;help;nodes;reset'= {
+        }
+        &'nvpair-proxy;help;nodes;keys'= {
+            cand create 'Make a key for one node; it is shown this once, with the command that uses it'
+            cand list 'Show the keys there are, without what is secret of them'
+            cand revoke 'End a key at once; its node is put out'
+        }
+        &'nvpair-proxy;help;nodes;keys;create'= {
+        }
+        &'nvpair-proxy;help;nodes;keys;list'= {
+        }
+        &'nvpair-proxy;help;nodes;keys;revoke'= {
         }
         &'nvpair-proxy;help;doctor'= {
         }
