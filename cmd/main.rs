@@ -10,6 +10,7 @@ mod connect;
 mod demo_engine;
 mod doctor;
 mod errors;
+mod export;
 mod fold;
 mod follow;
 mod generate;
@@ -20,6 +21,7 @@ mod models;
 mod names;
 mod nodes;
 mod output;
+mod replay;
 mod route;
 mod select;
 mod serve;
@@ -76,6 +78,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, CliError> {
         Verb::Route(args) => route::run(args, globals),
         Verb::Nodes(args) => nodes::run(args, globals),
         Verb::Doctor(args) => doctor::run(args, globals),
+        Verb::Replay(args) => replay::run(args, globals),
         Verb::Healthcheck(args) => healthcheck::run(args, globals),
         Verb::Completions(args) => completions::run(args),
         Verb::Generate(args) => generate::run(args),

@@ -19,9 +19,6 @@ _nvpair__proxy() {
             nvpair__proxy,completions)
                 cmd="nvpair__proxy__subcmd__completions"
                 ;;
-            nvpair__proxy,doctor)
-                cmd="nvpair__proxy__subcmd__doctor"
-                ;;
             nvpair__proxy,healthcheck)
                 cmd="nvpair__proxy__subcmd__healthcheck"
                 ;;
@@ -31,8 +28,8 @@ _nvpair__proxy() {
             nvpair__proxy,models)
                 cmd="nvpair__proxy__subcmd__models"
                 ;;
-            nvpair__proxy,nodes)
-                cmd="nvpair__proxy__subcmd__nodes"
+            nvpair__proxy,replay)
+                cmd="nvpair__proxy__subcmd__replay"
                 ;;
             nvpair__proxy,route)
                 cmd="nvpair__proxy__subcmd__route"
@@ -55,9 +52,6 @@ _nvpair__proxy() {
             nvpair__proxy__subcmd__help,completions)
                 cmd="nvpair__proxy__subcmd__help__subcmd__completions"
                 ;;
-            nvpair__proxy__subcmd__help,doctor)
-                cmd="nvpair__proxy__subcmd__help__subcmd__doctor"
-                ;;
             nvpair__proxy__subcmd__help,healthcheck)
                 cmd="nvpair__proxy__subcmd__help__subcmd__healthcheck"
                 ;;
@@ -67,8 +61,8 @@ _nvpair__proxy() {
             nvpair__proxy__subcmd__help,models)
                 cmd="nvpair__proxy__subcmd__help__subcmd__models"
                 ;;
-            nvpair__proxy__subcmd__help,nodes)
-                cmd="nvpair__proxy__subcmd__help__subcmd__nodes"
+            nvpair__proxy__subcmd__help,replay)
+                cmd="nvpair__proxy__subcmd__help__subcmd__replay"
                 ;;
             nvpair__proxy__subcmd__help,route)
                 cmd="nvpair__proxy__subcmd__help__subcmd__route"
@@ -88,117 +82,6 @@ _nvpair__proxy() {
             nvpair__proxy__subcmd__help,workloads)
                 cmd="nvpair__proxy__subcmd__help__subcmd__workloads"
                 ;;
-            nvpair__proxy__subcmd__help__subcmd__nodes,add)
-                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__add"
-                ;;
-            nvpair__proxy__subcmd__help__subcmd__nodes,drain)
-                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__drain"
-                ;;
-            nvpair__proxy__subcmd__help__subcmd__nodes,keys)
-                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys"
-                ;;
-            nvpair__proxy__subcmd__help__subcmd__nodes,list)
-                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__list"
-                ;;
-            nvpair__proxy__subcmd__help__subcmd__nodes,remove)
-                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__remove"
-                ;;
-            nvpair__proxy__subcmd__help__subcmd__nodes,reset)
-                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__reset"
-                ;;
-            nvpair__proxy__subcmd__help__subcmd__nodes,resume)
-                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__resume"
-                ;;
-            nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys,create)
-                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys__subcmd__create"
-                ;;
-            nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys,list)
-                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys__subcmd__list"
-                ;;
-            nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys,revoke)
-                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys__subcmd__revoke"
-                ;;
-            nvpair__proxy__subcmd__nodes,add)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__add"
-                ;;
-            nvpair__proxy__subcmd__nodes,drain)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__drain"
-                ;;
-            nvpair__proxy__subcmd__nodes,help)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__help"
-                ;;
-            nvpair__proxy__subcmd__nodes,keys)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys"
-                ;;
-            nvpair__proxy__subcmd__nodes,list)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__list"
-                ;;
-            nvpair__proxy__subcmd__nodes,remove)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__remove"
-                ;;
-            nvpair__proxy__subcmd__nodes,reset)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__reset"
-                ;;
-            nvpair__proxy__subcmd__nodes,resume)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__resume"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__help,add)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__add"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__help,drain)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__drain"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__help,help)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__help"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__help,keys)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__keys"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__help,list)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__list"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__help,remove)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__remove"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__help,reset)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__reset"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__help,resume)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__resume"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__keys,create)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__keys__subcmd__create"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__keys,list)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__keys__subcmd__list"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__keys,revoke)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__keys__subcmd__revoke"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__keys,create)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__create"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__keys,help)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__keys,list)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__list"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__keys,revoke)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__revoke"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help,create)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__create"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help,help)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__help"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help,list)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__list"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help,revoke)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__revoke"
-                ;;
             *)
                 ;;
         esac
@@ -206,7 +89,7 @@ _nvpair__proxy() {
 
     case "${cmd}" in
         nvpair__proxy)
-            opts="-v -q -h -V --socket --json --verbose --quiet --color --help --version serve status select set-port workloads models route nodes doctor healthcheck completions help"
+            opts="-v -q -h -V --socket --json --verbose --quiet --color --help --version serve status select set-port workloads models route replay healthcheck completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -249,36 +132,6 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__doctor)
-            opts="-v -q -h --config --cluster-dir --socket --json --verbose --quiet --color --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --config)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --cluster-dir)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --socket)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --color)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
         nvpair__subcmd__proxy__subcmd__healthcheck)
             opts="-v -q -h --socket --json --verbose --quiet --color --help ollama lmstudio llamacpp"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -302,7 +155,7 @@ _nvpair__proxy() {
             return 0
             ;;
         nvpair__subcmd__proxy__subcmd__help)
-            opts="serve status select set-port workloads models route nodes doctor healthcheck completions help"
+            opts="serve status select set-port workloads models route replay healthcheck completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -316,20 +169,6 @@ _nvpair__proxy() {
             return 0
             ;;
         nvpair__subcmd__proxy__subcmd__help__subcmd__completions)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__doctor)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -385,149 +224,9 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes)
-            opts="list add remove drain resume reset keys"
+        nvpair__subcmd__proxy__subcmd__help__subcmd__replay)
+            opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__add)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__drain)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__keys)
-            opts="create list revoke"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__keys__subcmd__create)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__keys__subcmd__list)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__keys__subcmd__revoke)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__list)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__remove)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__reset)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__resume)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -649,515 +348,29 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes)
-            opts="-v -q -h --socket --json --verbose --quiet --color --help list add remove drain resume reset keys help"
+        nvpair__subcmd__proxy__subcmd__replay)
+            opts="-v -q -h --since --last --engine --speed --send --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
-                --socket)
+                --since)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --color)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__add)
-            opts="-v -q -h --name --model --slots --weight --api-key-file --socket --json --verbose --quiet --color --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --name)
+                --last)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --model)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --slots)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --weight)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --api-key-file)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --socket)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --color)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__drain)
-            opts="-v -q -h --wait --socket --json --verbose --quiet --color --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --socket)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --color)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help)
-            opts="list add remove drain resume reset keys help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__add)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__drain)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__help)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__keys)
-            opts="create list revoke"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__keys__subcmd__create)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__keys__subcmd__list)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__keys__subcmd__revoke)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__list)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__remove)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__reset)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__resume)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys)
-            opts="-v -q -h --socket --json --verbose --quiet --color --help create list revoke help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --socket)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --color)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__create)
-            opts="-v -q -h --node-id --allow --model --engine --socket --json --verbose --quiet --color --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --node-id)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --allow)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --model)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --engine)
-                    COMPREPLY=($(compgen -W "ollama lmstudio llamacpp vllm tgi openai" -- "${cur}"))
-                    return 0
-                    ;;
-                --socket)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --color)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__help)
-            opts="create list revoke help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__create)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__help)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__list)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__revoke)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__list)
-            opts="-v -q -h --socket --json --verbose --quiet --color --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --socket)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --color)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__revoke)
-            opts="-v -q -h --socket --json --verbose --quiet --color --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --socket)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --color)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__list)
-            opts="-v -q -h --engine --socket --json --verbose --quiet --color --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
                 --engine)
                     COMPREPLY=($(compgen -W "ollama lmstudio llamacpp" -- "${cur}"))
                     return 0
                     ;;
-                --socket)
+                --speed)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --color)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__remove)
-            opts="-v -q -h --engine --socket --json --verbose --quiet --color --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --engine)
-                    COMPREPLY=($(compgen -W "ollama lmstudio llamacpp" -- "${cur}"))
-                    return 0
-                    ;;
-                --socket)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --color)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__reset)
-            opts="-v -q -h --socket --json --verbose --quiet --color --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --socket)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --color)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__resume)
-            opts="-v -q -h --socket --json --verbose --quiet --color --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
                 --socket)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1332,7 +545,7 @@ _nvpair__proxy() {
             return 0
             ;;
         nvpair__subcmd__proxy__subcmd__workloads)
-            opts="-v -q -h --engine --state --model --node --limit --follow --socket --json --verbose --quiet --color --help"
+            opts="-v -q -h --engine --state --model --node --limit --follow --export --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1355,6 +568,10 @@ _nvpair__proxy() {
                     return 0
                     ;;
                 --limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --export)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

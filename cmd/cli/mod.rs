@@ -7,6 +7,7 @@ mod doctor;
 mod nodes;
 mod pool;
 mod query;
+mod replay;
 mod serve;
 
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ pub use pool::{
     DrainArgs, KeyCreateArgs, KeyRevokeArgs, KeysArgs, KeysVerb, PoolNodeArgs, PoolVerb,
 };
 pub use query::{HealthcheckArgs, ModelsArgs, RouteArgs, StatusArgs, WorkloadRef, WorkloadsArgs};
+pub use replay::ReplayArgs;
 pub use serve::{Driver, ServeArgs};
 
 const ROOT_EXAMPLES: &str = "\
@@ -34,6 +36,7 @@ Examples:
   nvpair-proxy workloads --engine ollama      recent and live requests
   nvpair-proxy select ollama tower.lan        send everything to one node
   nvpair-proxy doctor                         if something does not work
+  nvpair-proxy replay --since 1h              the last hour's requests with the nodes of now
 
 Exit codes:
   0  done
@@ -105,6 +108,8 @@ pub enum Verb {
     Nodes(NodesArgs),
     /// Look for what may be wrong on this machine, each finding with its remedy
     Doctor(DoctorArgs),
+    /// Ask what would happen with recorded requests now, or send such requests again
+    Replay(ReplayArgs),
     /// Exit 0 if the daemon serves, for container and supervisor probes
     Healthcheck(HealthcheckArgs),
     /// Print the completion script of a shell

@@ -22,6 +22,7 @@ use crate::net::listen::Scope;
 use crate::net::sockets::Sockets;
 use crate::net::tls::Cluster;
 use crate::net::upstream::Upstreams;
+use crate::replay::{Desk, Recordings};
 use crate::rules::ids::RunId;
 use crate::rules::policy::Policy;
 use crate::state::activity::Activity;
@@ -166,8 +167,14 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
     // Under a broker its list is what there is, and nobody probes.
     let named = (!brokered).then(|| open_book(state_dir.as_deref()));
     let (desk, asks) = named.map(Asks::open).unzip();
-    let journal = journal::start(state_dir, &shared.workloads);
+    let journal = journal::start(state_dir.clone(), &shared.workloads);
     let lifetime = Arc::<Lifetime>::default();
+    let recordings = Recordings {
+        workloads: shared.workloads.clone(),
+        journal: state_dir.zip(journal.clone()),
+    };
+    let replays = Desk::new(shared.clone(), recordings, lifetime.clone());
+    shared.replay_with(Arc::new(replays));
     let in_cluster = cluster_dir.is_some();
     let cluster = open_cluster(cluster_dir)?;
     let context = Arc::new(Context {

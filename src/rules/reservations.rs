@@ -48,7 +48,7 @@ impl Reservation {
 }
 
 /// Loads of all nodes, the scheduler's list and its generation.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Board {
     generation: Generation,
     /// Best first, as received.
@@ -108,6 +108,17 @@ impl Board {
         }
         self.loads.retain(|_, load| *load != Load::default());
         true
+    }
+
+    /// The same without anything of ours: the scheduler's list and counts, as a replay starts from
+    /// them. Live requests would count for ever there, since their ends are not recorded yet.
+    pub fn without_ours(&self) -> Self {
+        let mut board = self.clone();
+        for load in board.loads.values_mut() {
+            (load.reserved, load.in_flight) = (0, 0);
+        }
+        board.loads.retain(|_, load| *load != Load::default());
+        board
     }
 
     /// Counts a dispatch on a node.

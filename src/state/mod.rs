@@ -13,6 +13,7 @@ pub mod follow;
 pub mod lifetime;
 pub mod named;
 pub mod query;
+pub mod replays;
 pub mod scheduler;
 pub mod settings;
 pub mod shared;

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::rules::candidates::Candidate;
+use crate::rules::hold::Hold;
 use crate::rules::ids::{Generation, NodeId};
 use crate::rules::policy::Policy;
-use crate::rules::reservations::{Board, Load, Reservation};
+use crate::rules::reservations::{Board, Load};
 
 use super::command::PrioritySnapshot;
 
@@ -77,12 +78,9 @@ impl Scheduler {
         match claim {
             None => drop(self.policy.order(&inner.board, pin, candidates)),
             Some(claim) => {
-                if let Some(old) = claim.reservation.take() {
-                    inner.board.release(old);
-                }
-                claim.reservation =
-                    self.policy
-                        .order_and_reserve(&mut inner.board, pin, candidates);
+                claim
+                    .hold
+                    .choose(self.policy, &mut inner.board, pin, candidates);
             },
         }
     }
@@ -103,6 +101,11 @@ impl Scheduler {
         )
     }
 
+    /// The scheduler's list and counts without anything of ours: what a dry replay starts from.
+    pub fn background(&self) -> Board {
+        self.lock().board.without_ours()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Counts stay consistent across a panic elsewhere: each change is one step.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
@@ -113,8 +116,7 @@ impl Scheduler {
 /// with the request whatever ends it.
 pub struct Claim {
     scheduler: Arc<Scheduler>,
-    reservation: Option<Reservation>,
-    running_on: Option<NodeId>,
+    hold: Hold,
 }
 
 impl Claim {
@@ -122,45 +124,19 @@ impl Claim {
     pub fn new(scheduler: Arc<Scheduler>) -> Self {
         Self {
             scheduler,
-            reservation: None,
-            running_on: None,
+            hold: Hold::default(),
         }
     }
 
-    /// Dispatched to this node: the reservation moves there. One that never was (a pin) does not
-    /// begin here. Returns the node's load without this dispatch.
+    /// Dispatched to this node. Returns the node's load without this dispatch.
     pub fn dispatch(&mut self, node: &NodeId) -> Load {
-        let scheduler = self.scheduler.clone();
-        let mut inner = scheduler.lock();
-        let before = inner.board.load(node);
-        let mine = self.reservation.as_ref().is_some_and(|r| r.node() == node);
-        if let Some(r) = &mut self.reservation {
-            inner.board.move_to(r, node);
-        }
-        if self.running_on.as_ref() != Some(node) {
-            if let Some(old) = self.running_on.take() {
-                inner.board.end(&old);
-            }
-            inner.board.begin(node);
-            self.running_on = Some(node.clone());
-        }
-        Load {
-            reserved: before.reserved.saturating_sub(u64::from(mine)),
-            ..before
-        }
+        self.hold.dispatch(&mut self.scheduler.lock().board, node)
     }
 
     /// Nothing is running any more: before a wait, and at the end.
     pub fn release(&mut self) {
-        if self.reservation.is_none() && self.running_on.is_none() {
-            return;
-        }
-        let mut inner = self.scheduler.lock();
-        if let Some(r) = self.reservation.take() {
-            inner.board.release(r);
-        }
-        if let Some(node) = self.running_on.take() {
-            inner.board.end(&node);
+        if !self.hold.is_empty() {
+            self.hold.release(&mut self.scheduler.lock().board);
         }
     }
 }
@@ -173,7 +149,19 @@ impl Drop for Claim {
 
 #[cfg(test)]
 mod tests {
+    use super::super::command::Rank;
+    use super::super::facade::{Alone, FacadeState};
     use super::*;
+    use crate::rules::discovery::tests::node;
+    use crate::rules::engine::EngineId;
+
+    /// Owners `a` and `b`.
+    fn candidates() -> Vec<Candidate> {
+        let facade = FacadeState::new(EngineId::parse("lmstudio").unwrap(), Arc::new(Alone));
+        facade.add_manual(node("a", 1, &["m"]));
+        facade.add_manual(node("b", 2, &["m"]));
+        facade.routing().view.candidates(Some("m")).to_vec()
+    }
 
     #[test]
     fn a_claim_leaves_nothing_behind_whatever_it_did() {
@@ -188,7 +176,8 @@ mod tests {
         assert_eq!(n, 2);
         {
             let mut claim = Claim::new(s.clone());
-            claim.reservation = Some(s.lock().board.take(&a));
+            s.order(None, &mut candidates(), Some(&mut claim));
+            assert_eq!(s.load(&a).reserved, 1);
             assert_eq!(
                 claim.dispatch(&a),
                 Load::default(),
@@ -205,5 +194,33 @@ mod tests {
             );
         }
         assert_eq!((s.load(&a), s.load(&b)), (Load::default(), Load::default()));
+    }
+
+    #[test]
+    fn the_background_is_the_scheduler_s_counts_alone_and_live_ones_stay() {
+        let s = Arc::new(Scheduler::new(Policy::Listed));
+        let a = NodeId::from("a");
+        s.apply(PrioritySnapshot {
+            generation: 7,
+            nodes: vec![a.clone()],
+            ranks: vec![Rank {
+                id: a.clone(),
+                pending: 3,
+                gpu_pressure: 1,
+            }],
+        });
+        let mut claim = Claim::new(s.clone());
+        s.order(None, &mut candidates(), Some(&mut claim));
+        claim.dispatch(&a);
+        let live = s.load(&a);
+        let board = s.background();
+        let seen = board.load(&a);
+        assert_eq!((seen.pending, seen.pressure), (3, 1));
+        assert_eq!((seen.reserved, seen.in_flight), (0, 0));
+        assert_eq!(
+            (board.generation(), board.rank(&a)),
+            (Generation(7), Some(0))
+        );
+        assert_eq!((live.reserved, s.load(&a)), (1, live));
     }
 }

@@ -25,6 +25,7 @@ use super::facade::{FacadeState, Routing};
 use super::fleet::PoolDesk;
 use super::follow::Follower;
 use super::query::Queries;
+use super::replays::Replays;
 use super::scheduler::Scheduler;
 use super::settings::RequestSettings;
 use super::workloads::Workloads;
@@ -45,6 +46,7 @@ pub struct Shared {
     pool: OnceLock<Arc<PoolDesk>>,
     /// Enabled facades, one slot an engine.
     facades: RwLock<Vec<Option<Arc<FacadeState>>>>,
+    replays: OnceLock<Arc<dyn Replays>>,
 }
 
 impl Shared {
@@ -65,6 +67,7 @@ impl Shared {
             workloads,
             pool: OnceLock::new(),
             facades,
+            replays: OnceLock::new(),
         }
     }
 
@@ -72,6 +75,12 @@ impl Shared {
     pub fn set_pool(&self, desk: PoolDesk) {
         // The first one is the daemon's, and there is no second.
         let _ = self.pool.set(Arc::new(desk));
+    }
+
+    /// From now on recorded workloads can be replayed. Once, at start; a second call changes
+    /// nothing.
+    pub fn replay_with(&self, replays: Arc<dyn Replays>) {
+        drop(self.replays.set(replays));
     }
 
     /// The facade of an engine, if enabled.
@@ -268,6 +277,10 @@ impl Queries for Shared {
     fn route(&self, engine: EngineId, model: &str) -> Option<RouteExplained> {
         let facade = self.facade(engine)?;
         Some(explain(&facade, &self.scheduler, model))
+    }
+
+    fn replays(&self) -> Option<Arc<dyn Replays>> {
+        self.replays.get().cloned()
     }
 }
 

@@ -18,7 +18,7 @@ use crate::rules::reservations::Load;
 use crate::rules::workload::{Lifecycle, Numbered, State};
 use crate::wire::broker::{Stats, WorkloadInfo};
 use crate::wire::control::{TimelineEntry, Workload, WorkloadCounts, WorkloadFilter};
-use crate::wire::journal::Framing;
+use crate::wire::journal::{Framing, Record};
 
 use super::events::{Events, Notice, WorkloadNotice};
 use super::follow::{Feed, Follower, fits};
@@ -149,6 +149,13 @@ impl Workloads {
             job.admission.id == id && engine.is_none_or(|e| e == job.admission.engine)
         });
         found.map(|job| job.describe(true)).collect()
+    }
+
+    /// The records of those in memory that ended, oldest first.
+    pub fn finished_records(&self) -> Vec<Record> {
+        // The list is let go before the records are made: requests wait for it.
+        let all: Vec<_> = self.recent().iter().cloned().collect();
+        all.iter().filter_map(|job| job.finished_record()).collect()
     }
 
     /// Follows changes from now on.
@@ -422,7 +429,7 @@ fn ended(why: Option<&str>, stats: Option<&Stats>) -> Option<String> {
 mod tests {
     use super::super::events::Sink;
     use super::*;
-    use crate::wire::journal::{Attempt, AttemptOutcome, Record};
+    use crate::wire::journal::{Attempt, AttemptOutcome};
 
     #[derive(Default, Clone)]
     struct Seen(Arc<Mutex<Vec<(WorkloadNotice, WorkloadInfo)>>>);

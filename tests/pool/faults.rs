@@ -188,7 +188,8 @@ async fn a_lease_that_was_taken_without_an_answer_is_given_back() {
     let node = NodeId::from("n");
     // The script is there and the connection too, so that the call itself is what stays unanswered.
     let warm = "warm".into();
-    eventually(|| store.acquire(&node, None, &warm, 1, TTL)).await;
+    let got = eventually(|| store.acquire(&node, None, &warm, 1, TTL)).await;
+    assert!(matches!(got, Admission::Granted { .. }), "{got:?}");
     eventually(|| store.settle(&node, &warm, None, outcome(Blame::Nothing))).await;
     let before = leases_added(&redis);
     redis.freeze(true);

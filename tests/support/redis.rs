@@ -1,5 +1,8 @@
 //! A real Redis of a test's own: on a free port, in a folder of its own, nothing kept on disk.
 
+// Tests and benchmark use different parts.
+#![allow(dead_code)]
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -83,7 +86,6 @@ impl Redis {
     }
 
     /// Its process, for what it costs.
-    #[allow(dead_code)]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -96,7 +98,6 @@ impl Redis {
     }
 
     /// What it is asked from now on, one line a command.
-    #[allow(dead_code)]
     pub fn monitor(&self) -> Monitor {
         let mut stream = self.connect().expect("it takes connections");
         send(&mut stream, &["MONITOR"]);
@@ -148,7 +149,6 @@ pub struct Monitor(BufReader<TcpStream>);
 
 impl Monitor {
     /// The commands of clients, without those inside scripts, up to one with this word in it.
-    #[allow(dead_code)]
     pub fn until(&mut self, word: &str) -> Vec<String> {
         let mut seen = Vec::new();
         loop {

@@ -212,7 +212,7 @@ mod tests {
                     1 | 2 => {
                         let end = if op == 1 { End::Failure } else { End::Success };
                         b.settle(&lease, end, now, 2, 5_000);
-                        if !b.trial.as_ref().is_some_and(|t| t.lease == lease) {
+                        if b.trial.as_ref().is_none_or(|t| t.lease != lease) {
                             trials.retain(|(l, _)| *l != lease);
                         }
                     },

@@ -272,7 +272,7 @@ fn host(raw: &str) -> Result<String, String> {
     let labels: Vec<&str> = bare.strip_suffix('.').unwrap_or(&bare).split('.').collect();
     let sign = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
     let label = |l: &&str| (1..=63).contains(&l.len()) && l.bytes().all(sign);
-    if bare.len() > 253 || !labels.iter().all(|l| label(l)) {
+    if bare.len() > 253 || !labels.iter().all(label) {
         return Err("the URL's host is not a host name".into());
     }
     // What ends in a number is an address in a resolver's eyes: decimal, octal, hex, or short.

@@ -177,7 +177,7 @@ fn text(ms: u64) -> String {
     ];
     let whole = units
         .into_iter()
-        .find(|(unit, ..)| ms > 0 && ms % unit == 0);
+        .find(|(unit, ..)| ms > 0 && ms.is_multiple_of(*unit));
     match whole {
         Some((unit, times, name)) => format!("{}{name}", ms / unit * times),
         None => format!("{ms}ms"),

@@ -10,7 +10,8 @@ use crate::rules::pool::blame::Outcome;
 use crate::rules::pool::key::KeyRecord;
 use crate::rules::pool::record::{Beat, LeaseId, Record, Registration, Session};
 
-/// Where the pool is kept.
+/// Where the pool is kept. Clones are the same store.
+#[derive(Clone)]
 pub enum Store {
     /// In this process.
     Memory(MemoryStore),

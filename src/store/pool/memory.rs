@@ -1,10 +1,11 @@
 //! The pool in this process's memory: for one gateway, gone when it ends.
 //!
-//! Owns: one lock, never held across an await, and the history that says what changed. Leaves to
-//! others: the transitions (`rules::pool`), the file of the keys (`key_file`), which outlives the
-//! process.
+//! Owns: one lock, never held across an await. Leaves to others: what is under it (`inner`), the
+//! file of the keys (`key_file`), which outlives the process.
 
-use std::collections::{BTreeMap, HashMap};
+mod inner;
+
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -14,21 +15,18 @@ use tokio::sync::watch;
 use super::key_file::{KeyFile, KeyFileError};
 use super::{Admission, Fleet, KeySet, Left, PoolStore, StoreDown, Taken, Version};
 use crate::rules::ids::NodeId;
-use crate::rules::pool::blame::{Blame, Outcome};
-use crate::rules::pool::breaker::Gate;
+use crate::rules::pool::blame::Outcome;
 use crate::rules::pool::key::KeyRecord;
 use crate::rules::pool::limits::Limits;
 use crate::rules::pool::record::{Beat, LeaseId, Perf, Record, Registration, Session};
-use crate::rules::pool::sizes::MAX_MODELS;
+
+use inner::{Ask, Inner, settle};
 
 /// Gives Unix ms and never goes back.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// The version of a store in which nothing happened yet.
 const BEGIN: Version = 1;
-
-/// So many nodes that are gone are remembered, so that whoever asks what changed hears of it.
-const REMEMBERED: usize = 1_000;
 
 /// The system's time of now, counted on by the monotonic clock: a clock that is set does not make
 /// every node offline.
@@ -40,27 +38,18 @@ pub fn system_clock() -> Clock {
     Arc::new(move || (begin + started.elapsed()).as_millis() as u64)
 }
 
-/// The pool in memory.
+/// The pool in memory. Clones are the same one.
+#[derive(Clone)]
 pub struct MemoryStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
     clock: Clock,
     limits: Limits,
     inner: Mutex<Inner>,
     version: watch::Sender<Version>,
-    keys: Arc<Mutex<KeyFile>>,
-}
-
-#[derive(Default)]
-struct Inner {
-    nodes: BTreeMap<NodeId, Record>,
-    /// Unix ms of their ends. Apart from the records, which they outlive.
-    leases: HashMap<NodeId, HashMap<LeaseId, u64>>,
-    /// When each node, also one that is gone, changed last.
-    versions: HashMap<NodeId, Version>,
-    history: BTreeMap<Version, NodeId>,
-    version: Version,
-    /// Of changes up to this one not everything is remembered.
-    forgotten: Version,
-    keys_version: Version,
+    keys: Mutex<KeyFile>,
 }
 
 impl MemoryStore {
@@ -83,23 +72,27 @@ impl MemoryStore {
             keys_version: if keys.keys().is_empty() { 0 } else { BEGIN },
             ..Inner::default()
         };
-        Self {
+        let shared = Shared {
             clock,
             limits,
             inner: Mutex::new(inner),
             version: watch::Sender::new(BEGIN),
-            keys: Arc::new(Mutex::new(keys)),
+            keys: Mutex::new(keys),
+        };
+        Self {
+            shared: Arc::new(shared),
         }
     }
 
     /// One change or look: with the lock, at one time, told of at its end.
     fn with<T>(&self, f: impl FnOnce(&mut Inner, u64) -> T) -> T {
-        let mut inner = lock(&self.inner);
-        let now = (self.clock)();
+        let mut inner = lock(&self.shared.inner);
+        let now = (self.shared.clock)();
         let result = f(&mut inner, now);
         let version = inner.version;
         // Under the lock, so that versions are told in their order.
-        self.version
+        self.shared
+            .version
             .send_if_modified(|v| std::mem::replace(v, version) != version);
         result
     }
@@ -109,8 +102,8 @@ impl MemoryStore {
         &self,
         f: impl FnOnce(&mut KeyFile) -> Result<T, KeyFileError> + Send + 'static,
     ) -> Result<T, StoreDown> {
-        let keys = self.keys.clone();
-        let work = tokio::task::spawn_blocking(move || f(&mut lock(&keys)));
+        let shared = self.shared.clone();
+        let work = tokio::task::spawn_blocking(move || f(&mut lock(&shared.keys)));
         let down = |reason: String| StoreDown { reason };
         match work.await {
             Ok(done) => done.map_err(|e| down(e.to_string())),
@@ -122,187 +115,6 @@ impl MemoryStore {
 /// A panic under the lock left no half change behind that matters: each is one map's.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Inner {
-    fn touch(&mut self, node: &NodeId) {
-        self.version += 1;
-        if let Some(old) = self.versions.insert(node.clone(), self.version) {
-            self.history.remove(&old);
-        }
-        self.history.insert(self.version, node.clone());
-    }
-
-    fn remove(&mut self, node: &NodeId) -> bool {
-        if self.nodes.remove(node).is_none() {
-            return false;
-        }
-        self.touch(node);
-        if self.history.len() - self.nodes.len() > REMEMBERED {
-            self.forget();
-        }
-        true
-    }
-
-    /// Forgets the older half of the nodes that are gone.
-    fn forget(&mut self) {
-        let gone = self.history.iter();
-        let gone = gone.filter(|(_, node)| !self.nodes.contains_key(*node));
-        let old: Vec<_> = gone
-            .take(REMEMBERED / 2)
-            .map(|(v, n)| (*v, n.clone()))
-            .collect();
-        for (version, node) in old {
-            self.history.remove(&version);
-            self.versions.remove(&node);
-            self.forgotten = version;
-        }
-    }
-
-    /// Drops what has expired and counts the rest.
-    fn count(&mut self, node: &NodeId, now: u64) -> u32 {
-        let Some(leases) = self.leases.get_mut(node) else {
-            return 0;
-        };
-        leases.retain(|_, until| *until > now);
-        let count = leases.len();
-        if count == 0 {
-            self.leases.remove(node);
-        }
-        u32::try_from(count).unwrap_or(u32::MAX)
-    }
-
-    fn view(&mut self, node: &NodeId, now: u64) -> Option<Record> {
-        let leases = self.count(node, now);
-        let mut record = self.nodes.get(node)?.clone();
-        record.leases = leases;
-        Some(record)
-    }
-
-    fn holds(&self, node: &NodeId, lease: &LeaseId, now: u64) -> bool {
-        let until = self.leases.get(node).and_then(|l| l.get(lease));
-        until.is_some_and(|until| *until > now)
-    }
-
-    fn hold(&mut self, node: &NodeId, lease: &LeaseId, until: u64) {
-        let leases = self.leases.entry(node.clone()).or_default();
-        leases.insert(lease.clone(), until);
-    }
-
-    /// Prolongs a lease that is held, and the trial that it is.
-    fn prolong(&mut self, node: &NodeId, lease: &LeaseId, until: u64) {
-        self.hold(node, lease, until);
-        if let Some(record) = self.nodes.get_mut(node) {
-            record.breaker.renew(lease, until);
-            record
-                .perf
-                .values_mut()
-                .for_each(|p| p.breaker.renew(lease, until));
-        }
-    }
-
-    fn acquire(&mut self, now: u64, ask: &Ask<'_>, limits: &Limits) -> Admission {
-        let Ask {
-            node,
-            model,
-            lease,
-            max,
-            until,
-        } = *ask;
-        let leases = self.count(node, now);
-        let held = self.holds(node, lease, now);
-        let Some(record) = self.nodes.get_mut(node) else {
-            return Admission::Gone;
-        };
-        let silent = now.saturating_sub(record.beat_at) > limits.ttl_ms;
-        if record.session.is_none() || silent {
-            return Admission::Offline;
-        }
-        let model = model.filter(|m| record.perf.contains_key(*m));
-        let is_trial = |r: &Record| {
-            let scopes = model.and_then(|m| r.perf.get(m)).map(|p| &p.breaker);
-            let scopes = [Some(&r.breaker), scopes].into_iter().flatten();
-            scopes
-                .filter_map(|b| b.trial.as_ref())
-                .any(|t| t.lease == *lease)
-        };
-        if held {
-            let trial = is_trial(record);
-            self.prolong(node, lease, until);
-            return Admission::Granted { trial, leases };
-        }
-        if record.drain || record.beat.as_ref().is_some_and(|b| b.draining) {
-            return Admission::Draining;
-        }
-        let of_node = record.breaker.gate(now);
-        let of_model = model.and_then(|m| record.perf.get(m));
-        let of_model = of_model.map_or(Gate::Pass, |p| p.breaker.gate(now));
-        let refused = |gate| match gate {
-            Gate::Refuse { until } => Some(until),
-            Gate::Pass | Gate::Try => None,
-        };
-        if let Some(until) = refused(of_node).max(refused(of_model)) {
-            return Admission::Broken { until };
-        }
-        if leases >= max.min(record.registration.max_concurrency) {
-            return Admission::Full;
-        }
-        if of_node == Gate::Try {
-            record.breaker.claim(lease, until);
-        }
-        if of_model == Gate::Try
-            && let Some(perf) = model.and_then(|m| record.perf.get_mut(m))
-        {
-            perf.breaker.claim(lease, until);
-        }
-        self.hold(node, lease, until);
-        self.touch(node);
-        Admission::Granted {
-            trial: of_node == Gate::Try || of_model == Gate::Try,
-            leases: leases + 1,
-        }
-    }
-}
-
-/// Who asks for a place where, until when.
-struct Ask<'a> {
-    node: &'a NodeId,
-    model: Option<&'a str>,
-    lease: &'a LeaseId,
-    max: u32,
-    until: u64,
-}
-
-/// Takes the end of a request in.
-fn settle(
-    record: &mut Record,
-    lease: &LeaseId,
-    model: Option<&str>,
-    outcome: &Outcome,
-    now: u64,
-    limits: &Limits,
-) {
-    let (failures, cooldown) = (limits.failures, limits.cooldown_ms);
-    let blame = outcome.blame;
-    record
-        .breaker
-        .settle(lease, blame.for_node(), now, failures, cooldown);
-    let Some(model) = model else {
-        return;
-    };
-    if !record.perf.contains_key(model) && record.perf.len() >= MAX_MODELS {
-        return;
-    }
-    let perf = record.perf.entry(model.to_owned()).or_default();
-    perf.breaker
-        .settle(lease, blame.for_model(), now, failures, cooldown);
-    if blame == Blame::Success {
-        perf.ttft_ms.add(outcome.sample.ttft_ms);
-        perf.tokens_per_second.add(outcome.sample.tokens_per_second);
-    }
-    if *perf == Perf::default() {
-        record.perf.remove(model);
-    }
 }
 
 impl PoolStore for MemoryStore {
@@ -337,7 +149,12 @@ impl PoolStore for MemoryStore {
 
     async fn changed(&self, since: Version) -> Result<(), StoreDown> {
         // The sender is ours, so there is no other end.
-        let _ = self.version.subscribe().wait_for(|v| *v != since).await;
+        let _ = self
+            .shared
+            .version
+            .subscribe()
+            .wait_for(|v| *v != since)
+            .await;
         Ok(())
     }
 
@@ -475,7 +292,7 @@ impl PoolStore for MemoryStore {
                 max,
                 until,
             };
-            inner.acquire(now, &ask, &self.limits)
+            inner.acquire(now, &ask, &self.shared.limits)
         }))
     }
 
@@ -502,7 +319,7 @@ impl PoolStore for MemoryStore {
             }
             inner.count(node, now);
             if let Some(record) = inner.nodes.get_mut(node) {
-                settle(record, lease, model, &outcome, now, &self.limits);
+                settle(record, lease, model, &outcome, now, &self.shared.limits);
                 inner.touch(node);
             }
         });
@@ -540,7 +357,7 @@ impl PoolStore for MemoryStore {
 
     async fn keys(&self) -> Result<KeySet, StoreDown> {
         let version = self.with(|inner, _| inner.keys_version);
-        let keys = lock(&self.keys).keys();
+        let keys = lock(&self.shared.keys).keys();
         Ok(KeySet { version, keys })
     }
 }
