@@ -36,6 +36,8 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand workloads 'Show recent and live requests, or the timeline of one'
             cand models 'Show the models of all nodes'
             cand route 'Show where a request for a model would go now, and why'
+            cand nodes 'Show nodes, add some, remove some'
+            cand doctor 'Look for what may be wrong on this machine, each finding with its remedy'
             cand replay 'Ask what would happen with recorded requests now, or send such requests again'
             cand healthcheck 'Exit 0 if the daemon serves, for container and supervisor probes'
             cand completions 'Print the completion script of a shell'
@@ -144,6 +146,213 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
+        &'nvpair-proxy;nodes'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+            cand list 'Show the nodes of all facades, where they are and how they are'
+            cand add 'Add a node: it is probed, used while it answers, and there again after a restart'
+            cand remove 'Remove a node that was added'
+            cand drain 'Let a pool node finish what it has, and give it nothing new'
+            cand resume 'Use a drained pool node again'
+            cand reset 'Close the circuit breakers of a pool node'
+            cand keys 'Make, list and revoke the keys that workers register with'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'nvpair-proxy;nodes;list'= {
+            cand --engine 'Only this facade'
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;nodes;add'= {
+            cand --name 'Its id instead of the host''s name'
+            cand --model 'A model it has (repeatable) [default: it is asked]'
+            cand --slots 'Requests it runs side by side [default: it is asked, else 1]'
+            cand --weight 'How much of the traffic it gets beside the others [default: 1]'
+            cand --api-key-file 'File with the key it wants; `-` reads it from stdin. Never written on a command line, where others can read it'
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;nodes;remove'= {
+            cand --engine 'The facade it belongs to; needed where several have it'
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;nodes;drain'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --wait 'Return when nothing runs on it any more'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;nodes;resume'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;nodes;reset'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;nodes;keys'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+            cand create 'Make a key for one node; it is shown this once, with the command that uses it'
+            cand list 'Show the keys there are, without what is secret of them'
+            cand revoke 'End a key at once; its node is put out'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'nvpair-proxy;nodes;keys;create'= {
+            cand --node-id 'The one node it speaks for'
+            cand --allow 'A network, address or host where the node may serve (repeatable, or separated by commas)'
+            cand --model 'A model it may advertise, `*` for any text (repeatable, or separated by commas) [default: all]'
+            cand --engine 'Its engine, for the command that is printed'
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;nodes;keys;list'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;nodes;keys;revoke'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;nodes;keys;help'= {
+            cand create 'Make a key for one node; it is shown this once, with the command that uses it'
+            cand list 'Show the keys there are, without what is secret of them'
+            cand revoke 'End a key at once; its node is put out'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'nvpair-proxy;nodes;keys;help;create'= {
+        }
+        &'nvpair-proxy;nodes;keys;help;list'= {
+        }
+        &'nvpair-proxy;nodes;keys;help;revoke'= {
+        }
+        &'nvpair-proxy;nodes;keys;help;help'= {
+        }
+        &'nvpair-proxy;nodes;help'= {
+            cand list 'Show the nodes of all facades, where they are and how they are'
+            cand add 'Add a node: it is probed, used while it answers, and there again after a restart'
+            cand remove 'Remove a node that was added'
+            cand drain 'Let a pool node finish what it has, and give it nothing new'
+            cand resume 'Use a drained pool node again'
+            cand reset 'Close the circuit breakers of a pool node'
+            cand keys 'Make, list and revoke the keys that workers register with'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'nvpair-proxy;nodes;help;list'= {
+        }
+        &'nvpair-proxy;nodes;help;add'= {
+        }
+        &'nvpair-proxy;nodes;help;remove'= {
+        }
+        &'nvpair-proxy;nodes;help;drain'= {
+        }
+        &'nvpair-proxy;nodes;help;resume'= {
+        }
+        &'nvpair-proxy;nodes;help;reset'= {
+        }
+        &'nvpair-proxy;nodes;help;keys'= {
+            cand create 'Make a key for one node; it is shown this once, with the command that uses it'
+            cand list 'Show the keys there are, without what is secret of them'
+            cand revoke 'End a key at once; its node is put out'
+        }
+        &'nvpair-proxy;nodes;help;keys;create'= {
+        }
+        &'nvpair-proxy;nodes;help;keys;list'= {
+        }
+        &'nvpair-proxy;nodes;help;keys;revoke'= {
+        }
+        &'nvpair-proxy;nodes;help;help'= {
+        }
+        &'nvpair-proxy;doctor'= {
+            cand --config 'Configuration file, as of serve'
+            cand --cluster-dir 'Folder of the cluster''s certificates and pins [default: the running daemon''s]'
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
         &'nvpair-proxy;replay'= {
             cand --since 'Only what arrived in the last DURATION, such as 90s, 15m or 1h30m; of a FILE, in the last DURATION of the recording'
             cand --last 'Only the newest N'
@@ -190,6 +399,8 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand workloads 'Show recent and live requests, or the timeline of one'
             cand models 'Show the models of all nodes'
             cand route 'Show where a request for a model would go now, and why'
+            cand nodes 'Show nodes, add some, remove some'
+            cand doctor 'Look for what may be wrong on this machine, each finding with its remedy'
             cand replay 'Ask what would happen with recorded requests now, or send such requests again'
             cand healthcheck 'Exit 0 if the daemon serves, for container and supervisor probes'
             cand completions 'Print the completion script of a shell'
@@ -208,6 +419,40 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
         &'nvpair-proxy;help;models'= {
         }
         &'nvpair-proxy;help;route'= {
+        }
+        &'nvpair-proxy;help;nodes'= {
+            cand list 'Show the nodes of all facades, where they are and how they are'
+            cand add 'Add a node: it is probed, used while it answers, and there again after a restart'
+            cand remove 'Remove a node that was added'
+            cand drain 'Let a pool node finish what it has, and give it nothing new'
+            cand resume 'Use a drained pool node again'
+            cand reset 'Close the circuit breakers of a pool node'
+            cand keys 'Make, list and revoke the keys that workers register with'
+        }
+        &'nvpair-proxy;help;nodes;list'= {
+        }
+        &'nvpair-proxy;help;nodes;add'= {
+        }
+        &'nvpair-proxy;help;nodes;remove'= {
+        }
+        &'nvpair-proxy;help;nodes;drain'= {
+        }
+        &'nvpair-proxy;help;nodes;resume'= {
+        }
+        &'nvpair-proxy;help;nodes;reset'= {
+        }
+        &'nvpair-proxy;help;nodes;keys'= {
+            cand create 'Make a key for one node; it is shown this once, with the command that uses it'
+            cand list 'Show the keys there are, without what is secret of them'
+            cand revoke 'End a key at once; its node is put out'
+        }
+        &'nvpair-proxy;help;nodes;keys;create'= {
+        }
+        &'nvpair-proxy;help;nodes;keys;list'= {
+        }
+        &'nvpair-proxy;help;nodes;keys;revoke'= {
+        }
+        &'nvpair-proxy;help;doctor'= {
         }
         &'nvpair-proxy;help;replay'= {
         }
