@@ -245,6 +245,10 @@ impl<S: PoolStore + 'static> Fleet for Pool<S> {
         .boxed()
     }
 
+    fn find_key_fresh<'a>(&'a self, presented: &'a str) -> Answer<'a, Option<KeyRecord>> {
+        async move { Ok(self.keys.find_fresh(presented).await) }.boxed()
+    }
+
     fn register<'a>(
         &'a self,
         registration: Registration,
@@ -285,12 +289,7 @@ impl<S: PoolStore + 'static> Fleet for Pool<S> {
     }
 
     fn revoke_key<'a>(&'a self, name: &'a str) -> Answer<'a, Option<KeyRecord>> {
-        async move {
-            let gone = self.changed(self.store.revoke_key(name).await)?;
-            self.keys.refresh().await?;
-            Ok(gone)
-        }
-        .boxed()
+        async move { self.changed(self.keys.revoke(name).await) }.boxed()
     }
 
     fn keys(&self) -> Answer<'_, Vec<KeyRecord>> {
