@@ -15,6 +15,7 @@ pub mod members;
 pub mod places;
 pub mod rewound;
 pub mod sockets;
+pub mod stir;
 pub mod strict_io;
 pub mod tls;
 pub mod upstream;
