@@ -59,6 +59,10 @@ mod linux {
 
     impl Told {
         /// `None` if the system gives no more of these: then nobody tells.
+        #[expect(
+            deprecated,
+            reason = "sound for an OwnedFd, which nothing else closes; its successor is unsafe"
+        )]
         pub fn new() -> Option<Self> {
             let fd = init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok()?;
             AsyncFd::new(fd).ok().map(Self)
