@@ -21,11 +21,13 @@ use crate::demo;
 use crate::director;
 use crate::facade::Context;
 use crate::net::listen::Scope;
+use crate::net::places::Places;
 use crate::net::sockets::Sockets;
 use crate::net::tls::Cluster;
 use crate::net::upstream::Upstreams;
 use crate::replay::{self, Recordings};
 use crate::rules::ids::RunId;
+use crate::rules::places::Limits;
 use crate::rules::policy::Policy;
 use crate::state::activity::Activity;
 use crate::state::command::Commands;
@@ -192,6 +194,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         cluster,
         lifetime: lifetime.clone(),
         activity: Activity::default(),
+        places: Places::new(Limits::of(descriptors.limit)),
         machine: machine.clone(),
         on_failure: std::sync::OnceLock::new(),
     });

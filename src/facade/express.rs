@@ -368,19 +368,8 @@ impl Express {
     }
 
     async fn write_own(&mut self, response: Response<Bytes>) -> Result<(), Over> {
-        let (head, body) = response.into_parts();
-        let mut out = BytesMut::with_capacity(256 + body.len());
-        let reason = head.status.canonical_reason().unwrap_or_default();
-        out.put_slice(format!("HTTP/1.1 {} {reason}\r\n", head.status.as_u16()).as_bytes());
-        for (name, value) in &head.headers {
-            out.put_slice(name.as_str().as_bytes());
-            out.put_slice(b": ");
-            out.put_slice(value.as_bytes());
-            out.put_slice(b"\r\n");
-        }
-        out.put_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
-        out.put_slice(&body);
         self.answering = true;
+        let out = answers::bytes(&response);
         self.io.write_all(&out).await.map_err(|_| Over)
     }
 }

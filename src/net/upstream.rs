@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, header};
+use http_body::Body;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
@@ -147,6 +148,7 @@ impl Upstreams {
         slot: &mut Option<Request<RequestBody>>,
         cap: Cap,
     ) -> Result<(Response<Incoming>, Connection), SendError> {
+        slot.iter_mut().for_each(frame);
         loop {
             let mut connection = match self.take(to) {
                 Some(connection) => connection,
@@ -349,6 +351,17 @@ async fn connect(to: &Address<'_>) -> io::Result<TcpStream> {
     };
     tune(&stream)?;
     Ok(stream)
+}
+
+/// The library sends no body of unknown length with some methods, unless it is told how.
+fn frame(request: &mut Request<RequestBody>) {
+    let body = request.body();
+    if !body.is_end_stream() && body.size_hint().exact().is_none() {
+        let chunked = HeaderValue::from_static("chunked");
+        request
+            .headers_mut()
+            .insert(header::TRANSFER_ENCODING, chunked);
+    }
 }
 
 #[cfg(test)]

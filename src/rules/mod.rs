@@ -17,6 +17,7 @@ pub mod model_scan;
 pub mod models;
 pub mod nearest;
 pub mod outcome;
+pub mod places;
 pub mod policy;
 pub mod pool;
 pub mod port;

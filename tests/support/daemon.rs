@@ -88,10 +88,22 @@ impl World {
 
     /// The binary with these arguments, in this world and no other.
     pub fn command(&self, args: &[&str]) -> Command {
-        let at = |name: &str| self.path().join(name);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_nvpair-proxy"));
+        let mut command = self.program(env!("CARGO_BIN_EXE_nvpair-proxy"));
+        command.args(args);
         command
-            .args(args)
+    }
+
+    /// A shell with this script, in this world; what is added are its `$0` and on.
+    pub fn shell(&self, script: &str) -> Command {
+        let mut command = self.program("/bin/sh");
+        command.arg("-c").arg(script);
+        command
+    }
+
+    fn program(&self, program: &str) -> Command {
+        let at = |name: &str| self.path().join(name);
+        let mut command = Command::new(program);
+        command
             .env_clear()
             .env("HOME", self.path())
             .env("XDG_RUNTIME_DIR", at("run"))
