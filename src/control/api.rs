@@ -12,8 +12,9 @@ use crate::rules::engine::EngineId;
 use crate::rules::ids::{JobId, NodeId};
 use crate::wire::broker::WorkloadState;
 use crate::wire::control::{
-    Added, DaemonInfo, Done, EnabledPort, LevelSet, ModelList, NodeList, PortSet, RankParam,
-    Ranked, Removed, RouteExplained, Selected, Status, WorkloadChange, WorkloadList,
+    Added, DaemonInfo, Done, EnabledPort, LevelSet, ModelList, NodeAdded, NodeGone, NodeList,
+    PortSet, RankParam, Ranked, Removed, RouteExplained, Selected, Status, WorkloadChange,
+    WorkloadList,
 };
 use crate::wire::replay::{
     Arrival, ExportPart, ReplayAdded, ReplayCancelled, ReplayStarted, ReplayUpdate, Source, Speed,
@@ -152,6 +153,24 @@ pub trait ControlApi {
     /// Removes a manual node.
     #[method(name = "node/remove-manual", param_kind = map)]
     async fn node_remove_manual(&self, engine: EngineId, id: String) -> RpcResult<Removed>;
+
+    /// Keeps a node, as the configuration's `[[nodes]]` would: standalone it is probed, answered
+    /// after its first probe, and saved. One of the same URL is replaced.
+    #[method(name = "nodes/add", param_kind = map)]
+    async fn nodes_add(
+        &self,
+        engine: EngineId,
+        url: String,
+        name: Option<String>,
+        models: Option<Vec<String>>,
+        api_key: Option<String>,
+        slots: Option<u32>,
+        weight: Option<u32>,
+    ) -> RpcResult<NodeAdded>;
+
+    /// Forgets a node that was added.
+    #[method(name = "nodes/remove", param_kind = map)]
+    async fn nodes_remove(&self, engine: EngineId, id: String) -> RpcResult<NodeGone>;
 
     /// Replaces what is known of this machine's engine.
     #[method(name = "node/set-local-backend", param_kind = map)]

@@ -42,7 +42,7 @@ enum Scope {
 /// One method: its name, its scope, its parameters besides the engine.
 struct Method(&'static str, Scope, &'static [&'static str]);
 
-const METHODS: [Method; 26] = [
+const METHODS: [Method; 28] = [
     Method("status", Scope::Plain, &[]),
     Method("daemon/info", Scope::Plain, &[]),
     Method(
@@ -83,6 +83,12 @@ const METHODS: [Method; 26] = [
         &["id", "host", "port", "addresses", "txt", "models"],
     ),
     Method("node/remove-manual", Scope::Facade, &["id"]),
+    Method(
+        "nodes/add",
+        Scope::Facade,
+        &["url", "name", "models", "api_key", "slots", "weight"],
+    ),
+    Method("nodes/remove", Scope::Facade, &["id"]),
     Method(
         "node/set-local-backend",
         Scope::Facade,

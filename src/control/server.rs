@@ -10,21 +10,20 @@ use jsonrpsee::types::ErrorObjectOwned;
 use jsonrpsee::{PendingSubscriptionSink, SubscriptionSink};
 
 use super::api::ControlApiServer;
-use crate::rules::discovery::Extra;
 use crate::rules::engine::EngineId;
 use crate::rules::ids::{JobId, NodeId};
 use crate::rules::log_level::LogLevel;
-use crate::state::command::{
-    Command, Commands, Enable, LocalBackend, ManualNode, PrioritySnapshot, Rank,
-};
+use crate::rules::secret::Secret;
+use crate::state::command::{Command, Commands, Enable, LocalBackend, PrioritySnapshot, Rank};
 use crate::state::follow::Follower;
+use crate::state::named::{Details, NewNode};
 use crate::state::query::Queries;
 use crate::state::replays::{Parts, Replays};
 use crate::wire::broker::{NodeRecord, WorkloadState};
 use crate::wire::control::{
-    Added, DaemonInfo, Done, EnabledPort, LevelSet, ModelList, NodeList, PortSet, RankParam,
-    Ranked, Removed, RouteExplained, SCHEMA_VERSION, Selected, Status, WorkloadFilter,
-    WorkloadList,
+    Added, DaemonInfo, Done, EnabledPort, LevelSet, ModelList, NodeAdded, NodeGone, NodeList,
+    PortSet, RankParam, Ranked, Removed, RouteExplained, SCHEMA_VERSION, Selected, Status,
+    WorkloadFilter, WorkloadList,
 };
 use crate::wire::jsonrpc::CommandError;
 use crate::wire::replay::{
@@ -222,20 +221,23 @@ impl ControlApiServer for Handlers {
         txt: Option<Vec<String>>,
         models: Option<Vec<String>>,
     ) -> RpcResult<Added> {
-        let node = ManualNode {
-            record: NodeRecord {
-                id,
-                host: host.unwrap_or_default(),
-                port,
-                addresses,
-                txt: txt.unwrap_or_default(),
-                models: models.unwrap_or_default(),
-                ip: None,
-            },
-            extra: Extra::default(),
+        let record = NodeRecord {
+            id,
+            host: host.unwrap_or_default(),
+            port,
+            addresses,
+            txt: txt.unwrap_or_default(),
+            models: models.unwrap_or_default(),
+            ip: None,
         };
+        if record.id.is_empty() || port == 0 || record.addresses.iter().all(String::is_empty) {
+            return Err(refused(CommandError::params(
+                "a manual node needs id, port and at least one address",
+            )));
+        }
+        let node = Box::new(NewNode::of_record(engine, record));
         self.commands
-            .call(|r| Command::AddManual(engine, Box::new(node), r))
+            .call(|r| Command::AddNode(node, r))
             .await
             .map_err(refused)?;
         Ok(Added { added: true })
@@ -244,10 +246,49 @@ impl ControlApiServer for Handlers {
     async fn node_remove_manual(&self, engine: EngineId, id: String) -> RpcResult<Removed> {
         let removed = self
             .commands
-            .call(|r| Command::RemoveManual(engine, id.into(), r))
+            .call(|r| Command::RemoveNode(engine, id.into(), r))
             .await
             .map_err(refused)?;
         Ok(Removed { removed })
+    }
+
+    async fn nodes_add(
+        &self,
+        engine: EngineId,
+        url: String,
+        name: Option<String>,
+        models: Option<Vec<String>>,
+        api_key: Option<String>,
+        slots: Option<u32>,
+        weight: Option<u32>,
+    ) -> RpcResult<NodeAdded> {
+        let details = Details {
+            name,
+            models,
+            api_key: api_key.map(Secret::new),
+            slots,
+            weight,
+        };
+        let node = NewNode::at(engine, &url, details);
+        let node = Box::new(node.map_err(|e| refused(CommandError::params(e)))?);
+        let added = self.commands.call(|r| Command::AddNode(node, r)).await;
+        added.map_err(refused)
+    }
+
+    async fn nodes_remove(&self, engine: EngineId, id: String) -> RpcResult<NodeGone> {
+        let id = NodeId::from(id.as_str());
+        let gone = id.clone();
+        let removed = self
+            .commands
+            .call(|r| Command::RemoveNode(engine, gone, r))
+            .await
+            .map_err(refused)?;
+        Ok(NodeGone {
+            schema_version: SCHEMA_VERSION,
+            engine,
+            id,
+            removed,
+        })
     }
 
     async fn node_set_local_backend(

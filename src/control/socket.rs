@@ -287,14 +287,26 @@ pub(super) mod tests {
                         _ => Ok(()),
                     });
                 },
-                Command::AddManual(e, node, r) => {
+                Command::AddNode(node, r) => {
+                    let (e, url) = (node.setting.engine, node.setting.url.to_string());
+                    let record = (*node).clone().into_record();
                     seen.push(format!(
-                        "add {e} {} {:?}",
-                        node.record.id, node.record.addresses
+                        "add {e} {} {:?} {url}",
+                        record.id, record.addresses
                     ));
-                    r.answer(Ok(()));
+                    r.answer(Ok(NodeAdded {
+                        schema_version: SCHEMA_VERSION,
+                        engine: e,
+                        id: record.id.as_str().into(),
+                        url,
+                        replaced: false,
+                        saved: true,
+                        state: NodeState::Healthy,
+                        reason: None,
+                        models: record.models,
+                    }));
                 },
-                Command::RemoveManual(e, id, r) => {
+                Command::RemoveNode(e, id, r) => {
                     seen.push(format!("remove {e} {id}"));
                     r.answer(Ok(false));
                 },
@@ -306,7 +318,9 @@ pub(super) mod tests {
                     seen.push(format!("{s:?}"));
                     r.answer(Ok(s.nodes.len()));
                 },
-                Command::Discovery(..) => panic!("not a call of this socket"),
+                Command::AddManual(..) | Command::RemoveManual(..) | Command::Discovery(..) => {
+                    panic!("not a call of this socket")
+                },
                 Command::SetLogLevel(level, r) => {
                     assert_eq!(level, LogLevel::Warn);
                     // A dropped responder is a handler that panicked.
@@ -527,6 +541,19 @@ pub(super) mod tests {
                 serde_json::json!({"added": true}),
             ),
             (
+                r#"{"jsonrpc":"2.0","id":1,"method":"ollama:nodes/add",
+                    "params":{"url":"http://10.0.0.1:1/v1","name":"a","models":["m"]}}"#,
+                serde_json::json!({"schema_version": 1, "engine": "ollama", "id": "a",
+                    "url": "http://10.0.0.1:1", "replaced": false, "saved": true,
+                    "state": "healthy", "models": ["m"]}),
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"nodes/remove",
+                    "params":{"engine":"ollama","id":"a"}}"#,
+                serde_json::json!({"schema_version": 1, "engine": "ollama", "id": "a",
+                    "removed": false}),
+            ),
+            (
                 r#"{"jsonrpc":"2.0","id":1,"method":"ollama:node/set-local-backend",
                     "params":{"engine":"ollama","port":1,"healthy":true}}"#,
                 serde_json::json!({"ok": true}),
@@ -546,6 +573,15 @@ pub(super) mod tests {
             ),
             (
                 r#"{"jsonrpc":"2.0","id":1,"method":"ollama:set-port","params":{"prt":1}}"#,
+                -32602,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"ollama:nodes/add","params":{"url":"x:1"}}"#,
+                -32602,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"method":"ollama:node/add-manual",
+                    "params":{"id":"a","port":0,"addresses":["10.0.0.1"]}}"#,
                 -32602,
             ),
             (

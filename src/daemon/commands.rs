@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use crate::facade::{Context, Facade};
 use crate::net::listen::{self, Scope};
 use crate::rules::addresses::is_loopback_host;
+use crate::rules::discovery::Extra;
 use crate::rules::engine::EngineId;
 use crate::rules::ids::NodeId;
 use crate::rules::port;
@@ -24,10 +25,11 @@ use crate::state::command::{
 use crate::state::discovery::{announced, manual, project};
 use crate::state::events::Notice;
 use crate::state::facade::{FacadeState, SnapshotChange, Surroundings};
+use crate::state::named::{Desk, NewNode, NodeAsk};
 use crate::store::ports::Ports;
 use crate::telemetry::logging::LogHandle;
 use crate::wire::broker::{DirectoryNode, NodeRecord};
-use crate::wire::control::PortSet;
+use crate::wire::control::{NodeAdded, NodeState, PortSet, SCHEMA_VERSION};
 use crate::wire::jsonrpc::{CommandError, ErrorCode};
 
 use super::shutdown::Stop;
@@ -47,17 +49,21 @@ pub struct Executor {
     /// Nodes told before their facade listens: only a standalone driver may, so that its very first
     /// request finds them.
     early: Option<HashMap<EngineId, Arc<FacadeState>>>,
+    /// Who keeps the nodes that people name, if anybody.
+    desk: Option<Desk>,
     died: (mpsc::UnboundedSender<Died>, mpsc::UnboundedReceiver<Died>),
 }
 
 impl Executor {
     /// An executor without facades. `early`: nodes may be told before their facade is enabled.
+    /// `desk`: who keeps the nodes that people name; `None` = they are kept as they stand.
     pub fn new(
         context: Arc<Context>,
         surroundings: Arc<dyn Surroundings>,
         ports: Ports,
         scope: Scope,
         early: bool,
+        desk: Option<Desk>,
         log: LogHandle,
         version: String,
         stop: Stop,
@@ -73,6 +79,7 @@ impl Executor {
             listening: HashMap::new(),
             openings: 0,
             early: early.then(HashMap::new),
+            desk,
             died: mpsc::unbounded_channel(),
         }
     }
@@ -105,6 +112,8 @@ impl Executor {
             Command::Select(engine, node, r) => self.select(engine, node, r),
             Command::AddManual(engine, node, r) => self.add_manual(engine, *node, r),
             Command::RemoveManual(engine, node, r) => self.remove_manual(engine, &node, r),
+            Command::AddNode(node, r) => self.add_node(node, r),
+            Command::RemoveNode(engine, node, r) => self.remove_node(engine, node, r),
             Command::SetLocalBackend(engine, backend, r) => {
                 r.answer(self.set_local_backend(engine, backend));
             },
@@ -315,6 +324,50 @@ impl Executor {
         }
     }
 
+    /// Hands a node to whoever keeps them; where nobody does, it is a manual node as it stands.
+    fn add_node(&mut self, node: Box<NewNode>, r: Responder<NodeAdded>) {
+        let engine = node.setting.engine;
+        if let Some(desk) = &self.desk {
+            if let Err(e) = self.facade(engine) {
+                return r.answer(Err(e));
+            }
+            return leave(desk, NodeAsk::Add(node, r));
+        }
+        let (url, is_record) = (node.setting.url.to_string(), node.record.is_some());
+        if !is_record && node.setting.models.is_none() {
+            let text = "under a broker nodes are not probed, so that the models of this one have to \
+                        be named";
+            return r.answer(Err(CommandError::params(text)));
+        }
+        let record = node.into_record();
+        let (id, models) = (NodeId::from(record.id.as_str()), record.models.clone());
+        let replaced = self.facade(engine).is_ok_and(|f| f.is_manual(&id));
+        let node = ManualNode {
+            record,
+            extra: Extra::default(),
+        };
+        let added = NodeAdded {
+            schema_version: SCHEMA_VERSION,
+            engine,
+            id,
+            url,
+            replaced,
+            saved: false,
+            state: NodeState::Unknown,
+            reason: None,
+            models,
+        };
+        let then = Responder::new(move |done: Result<(), _>| r.answer(done.map(|()| added)));
+        self.add_manual(engine, node, then);
+    }
+
+    fn remove_node(&mut self, engine: EngineId, node: NodeId, r: Responder<bool>) {
+        match &self.desk {
+            Some(desk) => leave(desk, NodeAsk::Remove(engine, node, r)),
+            None => self.remove_manual(engine, &node, r),
+        }
+    }
+
     fn set_local_backend(
         &mut self,
         engine: EngineId,
@@ -422,6 +475,16 @@ impl Executor {
     }
 }
 
+/// Leaves a request for the keeper of the nodes, who answers it.
+fn leave(desk: &Desk, ask: NodeAsk) {
+    use tokio::sync::mpsc::error::TrySendError;
+    match desk.try_send(ask) {
+        Ok(()) => {},
+        Err(TrySendError::Full(ask)) => ask.refuse("too many nodes are being added; try it again"),
+        Err(TrySendError::Closed(ask)) => ask.refuse("the daemon is starting or shutting down"),
+    }
+}
+
 /// Disk work, off the thread that serves requests.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
@@ -516,6 +579,7 @@ mod tests {
             ports,
             Scope::Loopback,
             false,
+            None,
             log,
             "1".into(),
             stop,

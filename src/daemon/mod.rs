@@ -29,6 +29,7 @@ use crate::state::command::Commands;
 use crate::state::events::Events;
 use crate::state::facade::{Alone, Surroundings};
 use crate::state::lifetime::Lifetime;
+use crate::state::named::{Asks, Book};
 use crate::state::query::Queries;
 use crate::state::scheduler::Scheduler;
 use crate::state::settings::RequestSettings;
@@ -162,6 +163,9 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
     ));
     let may_keep = holds_lock && !matches!(driver, Driver::Demo(_));
     let state_dir = state_dir.filter(|_| may_keep);
+    // Under a broker its list is what there is, and nobody probes.
+    let book = (!brokered).then(|| open_book(state_dir.as_deref()));
+    let (named, asks) = book.map(Asks::open).unzip();
     let journal = journal::start(state_dir.clone(), &shared.workloads);
     let lifetime = Arc::<Lifetime>::default();
     let recordings = Recordings {
@@ -196,6 +200,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         ports,
         scope,
         !brokered,
+        named,
         log,
         version.clone(),
         stop.clone(),
@@ -239,7 +244,8 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
             parts.link = link.map(|l| l.start(commands, queries, &stop));
         },
         Driver::Standalone(settings) => {
-            let options = director::Options::standard(&settings, jitter());
+            let asks = asks.unwrap_or_else(|| Asks::open(Book::unsaved()).1);
+            let options = director::Options::standard(&settings, jitter(), asks);
             let started = director::start(&settings, &machine, commands, queries, options).await?;
             parts.joined(started, begun, opened);
         },
@@ -248,9 +254,10 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
                 .await
                 .map_err(|e| StartError::Demo(e.to_string()))?;
             let settings = with_fleet(*settings, &fleet);
+            let asks = asks.unwrap_or_else(|| Asks::open(Book::unsaved()).1);
             let options = director::Options {
                 places: Vec::new(),
-                ..director::Options::standard(&settings, jitter())
+                ..director::Options::standard(&settings, jitter(), asks)
             };
             let started = director::start(&settings, &machine, commands, queries, options).await?;
             parts.fleet = Some(fleet);
@@ -258,6 +265,16 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         },
     }
     Ok(parts.until_stopped(stop, signals).await)
+}
+
+/// The nodes that were added in earlier runs; a file that cannot be used is never a reason not to
+/// start.
+fn open_book(state_dir: Option<&std::path::Path>) -> Book {
+    let (book, problem) = Book::open(state_dir);
+    if let Some(problem) = problem {
+        tracing::warn!("{problem}");
+    }
+    book
 }
 
 fn open_cluster(folder: Option<PathBuf>) -> Result<Option<Arc<Cluster>>, StartError> {

@@ -1,10 +1,13 @@
 //! Keeps the nodes: probes each in its own time and tells the daemon what changed.
 //!
 //! Owns: the schedule, the nodes with their standing, and what the daemon was told last.
-//! Leaves to others: one probe (`probe`), the rules (`plan`, `standing`), ranking (the daemon).
+//! Leaves to others: one probe (`probe`), the rules (`plan`, `standing`), ranking (the daemon),
+//! nodes that come and go by name (`named`).
 //!
 //! Probes run beside each other, each bounded and never two of one node: an engine that hangs
 //! delays nobody's news but its own.
+
+mod named;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::kept::{Kept, Turn};
+use super::kept::{Kept, Origin, Turn};
 use super::local::{self, Place};
 use super::plan::{self, Names};
 use super::probe::{self, Target};
@@ -25,6 +28,7 @@ use crate::rules::addresses::is_loopback_host;
 use crate::rules::engine::EngineId;
 use crate::rules::ids::NodeId;
 use crate::state::command::{Command, Commands};
+use crate::state::named::Asks;
 use crate::state::query::Queries;
 use crate::wire::control::FacadeStatus;
 use crate::wire::jsonrpc::ErrorCode;
@@ -108,6 +112,7 @@ pub struct Keeper {
     running: JoinSet<Outcome>,
     subjects: HashMap<Id, Subject>,
     pokes: mpsc::Receiver<(EngineId, NodeId)>,
+    asks: Asks,
     /// Whether the first round still runs: then ports of one engine are taken in their order,
     /// whichever answers first.
     in_order: bool,
@@ -122,6 +127,7 @@ impl Keeper {
         host_name: &str,
         named: &[NodeSetting],
         places: &[Place],
+        asks: Asks,
     ) -> (Self, ProbeNow) {
         let (tx, pokes) = mpsc::channel(64);
         let mut keeper = Self {
@@ -134,11 +140,13 @@ impl Keeper {
             running: JoinSet::new(),
             subjects: HashMap::new(),
             pokes,
+            asks,
             in_order: true,
         };
         for node in named {
-            keeper.name(node);
+            keeper.name(node, Origin::Configured);
         }
+        keeper.reopen();
         for place in places
             .iter()
             .filter(|p| !keeper.knows(**p))
@@ -244,10 +252,15 @@ impl Keeper {
                     self.hurry(engine, &id);
                     None
                 }
+                Some(ask) = self.asks.queue.recv() => {
+                    self.carry_out(ask).await;
+                    None
+                }
                 () = sleep_until(next) => None,
             };
             if let Some(node) = ended.and_then(|e| self.finish(e)) {
                 self.tell(node).await;
+                self.nodes[node].report(self.asks.book.is_saved());
             }
         }
     }
@@ -261,9 +274,15 @@ impl Keeper {
     }
 
     fn knows(&self, place: Place) -> bool {
-        let same = |n: &Kept| n.target.engine == place.engine && n.target.port == place.port;
-        let there = |n: &Kept| plan::is_place(&n.target.host, self.names.host_name());
-        self.nodes.iter().any(|n| same(n) && there(n))
+        self.active().any(|n| self.is_there(n, place))
+    }
+
+    /// Whether a node is the engine at a place where engines of this machine are looked for.
+    fn is_there(&self, node: &Kept, place: Place) -> bool {
+        let t = &node.target;
+        t.engine == place.engine
+            && t.port == place.port
+            && plan::is_place(&t.host, self.names.host_name())
     }
 
     fn watch(&mut self, place: Place) {
@@ -275,7 +294,7 @@ impl Keeper {
         });
     }
 
-    fn name(&mut self, node: &NodeSetting) {
+    fn name(&mut self, node: &NodeSetting, origin: Origin) -> usize {
         let (engine, url) = (node.engine, &node.url);
         let id = self.names.take(
             engine,
@@ -284,27 +303,36 @@ impl Keeper {
             url.port,
             &url.prefix,
         );
-        // Peers and clients of this machine's engine speak to its origin, so no prefix.
-        let local = is_loopback_host(&url.host)
-            && url.prefix.is_empty()
-            && !self
-                .nodes
-                .iter()
-                .any(|n| n.local && n.target.engine == engine);
-        let target = Target {
-            engine,
-            host: url.host.clone(),
-            port: url.port,
-            prefix: url.prefix.clone(),
-            api_key: node.api_key.clone(),
-            models_known: node.models.is_some(),
-        };
-        let mut kept = Kept::new(id, target);
+        let mut kept = Kept::new(id, Target::of(node));
+        self.describe(&mut kept, node, origin);
+        // A node that left has a place that nothing refers to any more.
+        let free = |n: &Kept| !n.turn.active && !n.turn.in_flight;
+        match self.nodes.iter().position(free) {
+            Some(i) => {
+                self.nodes[i] = kept;
+                i
+            },
+            None => {
+                self.nodes.push(kept);
+                self.nodes.len() - 1
+            },
+        }
+    }
+
+    /// Gives a node what was said of it.
+    fn describe(&self, kept: &mut Kept, node: &NodeSetting, origin: Origin) {
+        kept.target = Target::of(node);
         kept.models.clone_from(&node.models);
         kept.slots = node.slots;
         kept.weight = node.weight.unwrap_or(0);
-        kept.local = local;
-        self.nodes.push(kept);
+        kept.origin = origin;
+        // Peers and clients of this machine's engine speak to its origin, so no prefix.
+        let local = is_loopback_host(&node.url.host)
+            && node.url.prefix.is_empty()
+            && !self
+                .active()
+                .any(|n| n.local && n.target.engine == node.engine);
+        kept.local |= local;
     }
 
     /// Makes nodes of the engines that were found.
@@ -321,7 +349,10 @@ impl Keeper {
             } else if scout.found && !(self.in_order && waiting.contains(&engine)) {
                 scout.turn.active = false;
                 let place = scout.place;
-                self.adopt_one(place);
+                // Somebody may have named it since.
+                if !self.knows(place) {
+                    self.adopt_one(place);
+                }
             }
         }
     }
@@ -331,7 +362,7 @@ impl Keeper {
         let local = self
             .nodes
             .iter()
-            .position(|n| n.local && n.target.engine == engine);
+            .position(|n| n.turn.active && n.local && n.target.engine == engine);
         if let Some(i) = local.filter(|i| self.nodes[*i].has_left()) {
             let node = &mut self.nodes[i];
             // This machine's engine came back on another port: one engine, not two.
@@ -356,7 +387,7 @@ impl Keeper {
         };
         tracing::info!(%engine, node = %id, port = place.port, "found an engine on this machine");
         let mut kept = Kept::new(id, target);
-        (kept.local, kept.found) = (local.is_none(), true);
+        (kept.local, kept.origin) = (local.is_none(), Origin::Found);
         self.nodes.push(kept);
     }
 
@@ -414,8 +445,15 @@ impl Keeper {
                 };
                 let node = &mut self.nodes[i];
                 node.turn.end(next);
+                if std::mem::take(&mut node.outdated) {
+                    node.turn.due = Instant::now();
+                    return None;
+                }
+                if !node.turn.active {
+                    return None;
+                }
                 node.take(outcome);
-                node.turn.active.then_some(i)
+                Some(i)
             },
             (Subject::Scout(i), outcome) => {
                 let scout = &mut self.scouts[i];

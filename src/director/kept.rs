@@ -7,10 +7,14 @@ use tokio::time::Instant;
 
 use super::probe::Target;
 use super::standing::{Miss, Reading, Standing};
+use crate::config::node_url::NodeUrl;
+use crate::rules::addresses::authority;
 use crate::rules::discovery::Extra;
+use crate::rules::engine::EngineId;
 use crate::rules::ids::NodeId;
-use crate::state::command::{LocalBackend, ManualNode};
+use crate::state::command::{LocalBackend, ManualNode, Responder};
 use crate::wire::broker::NodeRecord;
+use crate::wire::control::{NodeAdded, NodeState, SCHEMA_VERSION};
 
 /// When something is asked next.
 pub struct Turn {
@@ -53,6 +57,19 @@ impl Turn {
     }
 }
 
+/// Where a node comes from, and so how long it is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Named by a flag or the file.
+    Configured,
+    /// Found here, and not named by anybody: then it may turn up on another port.
+    Found,
+    /// Added by somebody; it is in the book.
+    Added,
+    /// Added by somebody for as long as this process lives.
+    Passing,
+}
+
 /// One node.
 pub struct Kept {
     /// Its id.
@@ -67,8 +84,16 @@ pub struct Kept {
     pub weight: u32,
     /// This machine's engine of its kind.
     pub local: bool,
-    /// Found here, and not named by anybody: then it may turn up on another port.
-    pub found: bool,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// Name for display; empty = its id.
+    pub host: String,
+    /// All its addresses, where it has more than the one that is asked.
+    pub addresses: Vec<String>,
+    /// Whoever waits for its first probe since it was added, and whether it replaced one.
+    pub waiting: Vec<(bool, Responder<NodeAdded>)>,
+    /// Whether the probe under way asks something that is no longer meant.
+    pub outdated: bool,
     /// What its probes told.
     pub standing: Standing,
     /// When it is asked.
@@ -89,7 +114,11 @@ impl Kept {
             slots: None,
             weight: 0,
             local: false,
-            found: false,
+            origin: Origin::Configured,
+            host: String::new(),
+            addresses: Vec::new(),
+            waiting: Vec::new(),
+            outdated: false,
             standing: Standing::default(),
             turn: Turn::now(),
             told: None,
@@ -97,15 +126,53 @@ impl Kept {
         }
     }
 
+    /// Whether nobody named it.
+    pub fn is_found(&self) -> bool {
+        self.origin == Origin::Found
+    }
+
+    /// Whether it is at this URL.
+    pub fn is_at(&self, engine: EngineId, url: &NodeUrl) -> bool {
+        let t = &self.target;
+        (t.engine, &t.host, t.port, &t.prefix) == (engine, &url.host, url.port, &url.prefix)
+    }
+
+    /// Tells whoever waits how it stands.
+    pub fn report(&mut self, saved: bool) {
+        for (replaced, r) in std::mem::take(&mut self.waiting) {
+            let reason = self.standing.unreachable().map(str::to_owned);
+            let state = match (&reason, self.standing.is_up()) {
+                (Some(_), _) => NodeState::Unreachable,
+                (None, true) => NodeState::Healthy,
+                (None, false) => NodeState::Unknown,
+            };
+            let at = authority(&self.target.host, self.target.port);
+            r.answer(Ok(NodeAdded {
+                schema_version: SCHEMA_VERSION,
+                engine: self.target.engine,
+                id: self.id.clone(),
+                url: format!("http://{at}{}", self.target.prefix),
+                replaced,
+                saved: saved && self.origin == Origin::Added,
+                state,
+                reason,
+                models: self.models().to_vec(),
+            }));
+        }
+    }
+
     /// Whether it was found here and is not there any more.
     pub fn has_left(&self) -> bool {
-        self.found && !self.turn.in_flight && self.standing.unreachable().is_some()
+        self.is_found() && !self.turn.in_flight && self.standing.unreachable().is_some()
     }
 
     /// Takes a probe's outcome; a state that lasts is worth a line.
     pub fn take(&mut self, outcome: Result<Reading, Miss>) {
         let before = self.standing.unreachable().map(str::to_owned);
         let was_asked = self.standing.is_asked();
+        if outcome.is_err() {
+            self.next_address();
+        }
         self.standing.take(outcome);
         let (engine, node) = (self.target.engine, &self.id);
         match (before, self.standing.unreachable()) {
@@ -122,6 +189,15 @@ impl Kept {
             host: self.address(),
             port: self.target.port,
             healthy: self.standing.is_up(),
+        }
+    }
+
+    /// Asks another of its addresses the next time, if it has several.
+    fn next_address(&mut self) {
+        let at = self.addresses.iter().position(|a| *a == self.target.host);
+        if let Some(at) = at {
+            let next = (at + 1) % self.addresses.len();
+            self.target.host.clone_from(&self.addresses[next]);
         }
     }
 
@@ -144,9 +220,15 @@ impl Kept {
         let record = NodeRecord {
             id: self.id.as_str().to_owned(),
             // The id is the machine's name, or what somebody called the node: what people know.
-            host: self.id.as_str().to_owned(),
+            host: match self.host.as_str() {
+                "" => self.id.as_str().to_owned(),
+                host => host.to_owned(),
+            },
             port: self.target.port,
-            addresses: vec![self.address()],
+            addresses: match self.addresses.len() {
+                0 | 1 => vec![self.address()],
+                _ => self.addresses.clone(),
+            },
             txt: Vec::new(),
             models: self.models().to_vec(),
             ip: None,
@@ -160,7 +242,7 @@ impl Kept {
             context: reading.context.clone(),
             unreachable: self.standing.unreachable().map(str::to_owned),
             local: self.local,
-            found: self.found,
+            found: self.is_found(),
         };
         ManualNode { record, extra }
     }

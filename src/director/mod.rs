@@ -22,9 +22,11 @@ pub use keeper::{Jitter, ProbeNow, Timing};
 pub use local::Place;
 pub use plan::{PortReason, Row};
 
+use crate::config::file::NodeSetting;
 use crate::config::settings::{EngineSetting, Settings};
 use crate::rules::engine::EngineId;
 use crate::state::command::{Command, Commands, Enable, Enabled};
+use crate::state::named::Asks;
 use crate::state::query::Queries;
 use crate::wire::control::FacadeStatus;
 use crate::wire::jsonrpc::{CommandError, ErrorCode};
@@ -38,15 +40,18 @@ pub struct Options {
     pub places: Vec<Place>,
     /// How it is told that a port is taken.
     pub taken: PortCheck,
+    /// Nodes of earlier runs, and requests to add and remove some.
+    pub asks: Asks,
 }
 
 impl Options {
     /// The product's times, and every place where an engine may be.
-    pub fn standard(settings: &Settings, jitter: Jitter) -> Self {
+    pub fn standard(settings: &Settings, jitter: Jitter, asks: Asks) -> Self {
         Self {
             timing: Timing::standard(jitter),
             places: local::places(settings),
             taken: PortCheck::Dial,
+            asks,
         }
     }
 }
@@ -105,7 +110,9 @@ pub async fn start(
         timing,
         places,
         taken,
+        asks,
     } = options;
+    let added = asks.book.nodes().to_vec();
     let wanted: Vec<_> = settings.engines.iter().map(|e| e.engine).collect();
     let of_wanted = |e: EngineId| wanted.contains(&e);
     let named: Vec<_> = settings
@@ -121,6 +128,7 @@ pub async fn start(
         host_name,
         &named,
         &places,
+        asks,
     );
     keeper.first_round().await;
     // A daemon that takes nodes ahead of their facade answers its very first request right.
@@ -155,7 +163,7 @@ pub async fn start(
         ..plan::row(*e, b.port, *r, keeper.ids(*e), keeper.example(*e))
     };
     let rows = up.iter().map(row).collect();
-    let mut warnings = warnings(settings, &wanted, down);
+    let mut warnings = warnings(&settings.nodes, &added, &wanted, down);
     warnings.extend(keeper.complaints());
     let task = tokio::spawn(keeper.run());
     Ok(Started {
@@ -172,14 +180,15 @@ fn aliases(facades: &[FacadeStatus], engine: EngineId) -> Vec<String> {
 }
 
 fn warnings(
-    settings: &Settings,
+    named: &[NodeSetting],
+    added: &[NodeSetting],
     wanted: &[EngineId],
     down: Vec<(EngineId, String)>,
 ) -> Vec<String> {
     let facade = |(e, why): (EngineId, String)| format!("no {} facade: {why}", e.spec().display);
-    let idle = settings
-        .nodes
+    let idle = named
         .iter()
+        .chain(added)
         .filter(|n| !wanted.contains(&n.engine))
         .map(|n| {
             format!(

@@ -75,6 +75,11 @@ impl Names {
         self.taken.push((engine, id.clone()));
         id
     }
+
+    /// Gives an id back: its node is gone.
+    pub fn release(&mut self, engine: EngineId, id: &NodeId) {
+        self.taken.retain(|(e, t)| !(*e == engine && t == id));
+    }
 }
 
 /// One try to enable a facade.

@@ -9,6 +9,7 @@ use http::{HeaderValue, StatusCode};
 use super::inventory::{self, Listing, Loaded};
 use super::local::{IDENTITY_PROBE, YES};
 use super::standing::{Miss, Reading};
+use crate::config::file::NodeSetting;
 use crate::net::fetch::{self, Fetched, Limits};
 use crate::rules::engine::{EngineId, Warm};
 use crate::rules::secret::Secret;
@@ -31,6 +32,20 @@ pub struct Target {
     pub api_key: Option<Secret>,
     /// Whether its models are configured: then only its being alive is asked.
     pub models_known: bool,
+}
+
+impl Target {
+    /// A node that somebody named.
+    pub fn of(node: &NodeSetting) -> Self {
+        Self {
+            engine: node.engine,
+            host: node.url.host.clone(),
+            port: node.url.port,
+            prefix: node.url.prefix.clone(),
+            api_key: node.api_key.clone(),
+            models_known: node.models.is_some(),
+        }
+    }
 }
 
 /// Asks a node for everything its engine tells.

@@ -3,6 +3,8 @@
 //! Engines, daemon and director share one runtime, so that a paused clock is safe and a minute of
 //! probing takes no time.
 
+mod named;
+
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -17,6 +19,7 @@ use crate::config::file::{self, Config};
 use crate::config::settings::{Flags, resolve};
 use crate::rules::ids::{JobId, NodeId, RunId};
 use crate::state::command::{CommandQueue, ManualNode, PortRule};
+use crate::state::named::{Book as Added, Desk};
 use crate::wire::broker::NodeRecord;
 use crate::wire::control::{
     DaemonInfo, FacadeStatus, Mode, ModelList, RouteExplained, SchedulerStatus, Status, Workload,
@@ -320,6 +323,9 @@ struct Bench {
     log: UnboundedReceiver<String>,
     places: Vec<Place>,
     taken: Vec<u16>,
+    /// State folder.
+    state: Option<std::path::PathBuf>,
+    desk: Mutex<Option<Desk>>,
 }
 
 impl Bench {
@@ -334,6 +340,8 @@ impl Bench {
             log,
             places: Vec::new(),
             taken: Vec::new(),
+            state: None,
+            desk: Mutex::default(),
         }
     }
 
@@ -345,10 +353,13 @@ impl Bench {
     }
 
     async fn start(&self, settings: &Settings) -> Result<Started, StartError> {
+        let (desk, asks) = Asks::open(Added::open(self.state.as_deref()).0);
+        *self.desk.lock().unwrap() = Some(desk);
         let options = Options {
             timing: Timing::standard(Box::new(|| 0.5)),
             places: self.places.clone(),
             taken: PortCheck::Known(self.taken.clone()),
+            asks,
         };
         let queries = Arc::new(Asked(self.book.clone()));
         start(settings, "this-pc", self.commands.clone(), queries, options).await

@@ -11,13 +11,14 @@
 
 use tokio::sync::{mpsc, oneshot};
 
+use super::named::NewNode;
 use crate::rules::discovery::Extra;
 use crate::rules::engine::EngineId;
 use crate::rules::ids::NodeId;
 use crate::rules::log_level::LogLevel;
 pub use crate::rules::port::Decided as PortRule;
 use crate::wire::broker::{DirectoryNode, NodeRecord};
-use crate::wire::control::PortSet;
+use crate::wire::control::{NodeAdded, PortSet};
 use crate::wire::jsonrpc::{CommandError, ErrorCode};
 
 /// Takes the answer of one command. Called exactly once, on the task that carries commands out;
@@ -116,6 +117,11 @@ pub enum Command {
     /// Remove a manual node; answers whether it was there. Emits after the answer, if it was:
     /// `node/selection-changed` if it was pinned, then `node/removed`.
     RemoveManual(EngineId, NodeId, Responder<bool>),
+    /// Keep a node that a person named, whoever keeps nodes here: standalone it is probed, and
+    /// answered after its first probe; under a broker it is a manual node as it stands.
+    AddNode(Box<NewNode>, Responder<NodeAdded>),
+    /// Forget a node that a person named; answers whether it was there.
+    RemoveNode(EngineId, NodeId, Responder<bool>),
     /// Replace what is known of this machine's engine.
     SetLocalBackend(EngineId, LocalBackend, Responder<()>),
     /// Apply a scheduler snapshot once; answers the length of the list now in force.

@@ -10,6 +10,7 @@ pub mod explain;
 pub mod facade;
 pub mod follow;
 pub mod lifetime;
+pub mod named;
 pub mod query;
 pub mod replays;
 pub mod scheduler;

@@ -2,4 +2,5 @@
 
 pub mod atomic;
 pub mod journal;
+pub mod nodes;
 pub mod ports;

@@ -394,6 +394,43 @@ pub struct Removed {
     pub removed: bool,
 }
 
+/// Answer of `nodes/add`: the node as its first probe left it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeAdded {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Facade it belongs to.
+    pub engine: EngineId,
+    /// Its id.
+    pub id: NodeId,
+    /// Where it is.
+    pub url: String,
+    /// Whether it took the place of one that was there.
+    pub replaced: bool,
+    /// Whether it outlives the daemon.
+    pub saved: bool,
+    /// Whether it can be used. `unknown` where nobody probes: under a broker.
+    pub state: NodeState,
+    /// Why not, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Advertised models.
+    pub models: Vec<String>,
+}
+
+/// Answer of `nodes/remove`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeGone {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Facade it belonged to.
+    pub engine: EngineId,
+    /// Its id.
+    pub id: NodeId,
+    /// Whether it was there.
+    pub removed: bool,
+}
+
 /// Answer of `node/set-local-backend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {

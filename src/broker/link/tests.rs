@@ -231,6 +231,7 @@ async fn serve(mut queue: CommandQueue, outbox: Outbox) {
                 r.answer(Ok(()));
                 outbox.notice(&Notice::SelectionChanged(engine, id));
             },
+            Command::AddNode(..) | Command::RemoveNode(..) => panic!("not a call of the link"),
             Command::AddManual(engine, node, r) => {
                 r.answer(Ok(()));
                 outbox.notice(&Notice::NodeDiscovered(engine, node.record));
