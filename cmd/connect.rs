@@ -8,13 +8,17 @@ use std::time::Duration;
 
 use anyhow::Context;
 use nvpair_proxy::config::paths;
-use nvpair_proxy::control::client::{ClientError, ControlClient};
+use nvpair_proxy::control::client::{ClientError, ControlApiClient, ControlClient};
 
 use crate::cli::Globals;
 use crate::errors::{CliError, Kind};
+use crate::output;
 
 /// A daemon answers in milliseconds; moving a facade writes a file first.
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// The version of this command.
+pub const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The control socket in force.
 pub fn socket(globals: &Globals) -> Result<PathBuf, CliError> {
@@ -49,6 +53,30 @@ pub fn attached<T>(
         .context("cannot start")?;
     runtime.block_on(async {
         let client = ControlClient::connect(&socket, LIMIT).await?;
-        session(&client).await
+        if globals.verbose > 0 {
+            let info = client.call(async |c| c.daemon_info().await).await?;
+            output::note(&format!(
+                "daemon {} ({}, process {}) on {}",
+                info.version,
+                info.mode.as_str(),
+                info.pid,
+                socket.display()
+            ));
+        }
+        match session(&client).await {
+            Err(error) if error.other_version => Err(versions(error, &client).await),
+            done => done,
+        }
     })
+}
+
+/// Adds which versions they are, if the daemon still tells its own.
+async fn versions(error: CliError, client: &ControlClient) -> CliError {
+    match client.call(async |c| c.daemon_info().await).await {
+        Ok(info) if info.version != OWN_VERSION => error.why(format!(
+            "the daemon is version {}, this command is {OWN_VERSION}",
+            output::clean(&info.version)
+        )),
+        _ => error,
+    }
 }

@@ -32,6 +32,9 @@ pub struct CliError {
     pub why: Vec<String>,
     /// What to do, a line each.
     pub tries: Vec<String>,
+    /// Whether the daemon may be of another version than this command; whoever can still ask it adds
+    /// which.
+    pub other_version: bool,
 }
 
 impl CliError {
@@ -42,6 +45,7 @@ impl CliError {
             what: what.into(),
             why: Vec::new(),
             tries: Vec::new(),
+            other_version: false,
         }
     }
 
@@ -55,6 +59,20 @@ impl CliError {
     pub fn try_this(mut self, line: impl Into<String>) -> Self {
         self.tries.push(line.into());
         self
+    }
+
+    /// Adds a remedy where there is none yet.
+    pub fn or_try(self, line: impl Into<String>) -> Self {
+        match self.tries.is_empty() {
+            true => self.try_this(line),
+            false => self,
+        }
+    }
+
+    /// The daemon may be of another version.
+    fn maybe_other_version(mut self) -> Self {
+        self.other_version = true;
+        self.try_this("restart the daemon, so that both are of one version")
     }
 
     /// Tells it on stderr and gives the exit code.
@@ -111,6 +129,9 @@ impl From<ClientError> for CliError {
             ClientError::TimedOut(_) => Self::new(Kind::Failed, what)
                 .why("it may be busy or hung; a change may or may not have been made")
                 .try_this("nvpair-proxy status"),
+            ClientError::OtherSchema { .. } | ClientError::Unreadable(_) => {
+                Self::new(Kind::Failed, what).maybe_other_version()
+            },
             ClientError::Broken(_) => Self::new(Kind::Failed, what)
                 .why("it may have ended just now, or it serves another user")
                 .try_this("nvpair-proxy status"),
@@ -124,7 +145,7 @@ fn refused(code: i32, message: String) -> CliError {
     match code {
         -32601 => CliError::new(Kind::Failed, "the daemon does not know this call")
             .why(message)
-            .try_this("restart the daemon: it may be an older version than this command"),
+            .maybe_other_version(),
         -32603 => CliError::new(Kind::Failed, message).try_this("look at the daemon's log"),
         -32002 => CliError::new(Kind::Refused, what)
             .try_this("nvpair-proxy status          (it lists the enabled facades)"),

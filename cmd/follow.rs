@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use nvpair_proxy::control::client::{Changes, ControlApiClient, ControlClient};
+use nvpair_proxy::control::client::{Changes, ClientError, ControlApiClient, ControlClient, known};
 use nvpair_proxy::wire::control::{Workload, WorkloadChange};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -73,10 +73,11 @@ async fn lines(
 
 async fn next(changes: &mut Changes) -> Result<WorkloadChange, CliError> {
     match changes.next().await {
-        Some(Ok(change)) => Ok(change),
-        Some(Err(e)) => Err(CliError::new(Kind::Failed, "a change cannot be read")
-            .why(e.to_string())
-            .try_this("the same version of daemon and command")),
+        Some(Ok(change)) => {
+            known(&change)?;
+            Ok(change)
+        },
+        Some(Err(e)) => Err(ClientError::Unreadable(e.to_string()).into()),
         None => Err(
             CliError::new(Kind::Failed, "the connection to the daemon broke")
                 .why("it ended, or this reader was far too slow")
@@ -119,7 +120,7 @@ async fn on_terminal(
         .await?;
     let mut rows = Rows::new(args, node);
     let list = client
-        .call(async |c| {
+        .ask(async |c| {
             let (state, model, node) = (args.state, args.model.clone(), rows.node.clone());
             c.workloads_list(engine, state, model, node, Some(rows.limit()))
                 .await

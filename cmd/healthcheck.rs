@@ -7,18 +7,36 @@ use std::process::ExitCode;
 
 use nvpair_proxy::control::client::ControlApiClient;
 use nvpair_proxy::rules::engine::EngineId;
-use nvpair_proxy::wire::control::{Mode, Status};
+use nvpair_proxy::wire::control::{Mode, SCHEMA_VERSION, Status};
+use serde::Serialize;
 
 use crate::cli::{Globals, HealthcheckArgs};
 use crate::connect::with_daemon;
 use crate::errors::{CliError, Kind};
+use crate::output;
 
-/// Runs it. Says nothing on stdout; a failure is told on stderr unless `--quiet`.
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Health<'a> {
+    schema_version: u32,
+    healthy: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+}
+
+/// Runs it. Says nothing on stdout without `--json`; a failure is told on stderr unless `--quiet`.
 pub fn run(args: &HealthcheckArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     let healthy = with_daemon(globals, async |client| {
-        client.call(async |c| c.status().await).await
+        client.ask(async |c| c.status().await).await
     })
     .and_then(|status| judge(&status, &args.engines));
+    if globals.json {
+        output::print_json(&Health {
+            schema_version: SCHEMA_VERSION,
+            healthy: healthy.is_ok(),
+            reason: healthy.as_ref().err().map(|e| e.what.as_str()),
+        })?;
+    }
     match healthy {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error) if globals.quiet => Ok(ExitCode::from(error.kind as u8)),

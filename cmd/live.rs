@@ -30,18 +30,29 @@ pub fn rows() -> usize {
     size.map_or(DEFAULT_ROWS, |(_, h)| usize::from(h.0))
 }
 
+fn columns() -> Option<usize> {
+    terminal_size::terminal_size().map(|(w, _)| usize::from(w.0))
+}
+
 /// A view that is drawn again and again.
 #[derive(Debug, Default)]
 pub struct View {
     /// Lines of the last frame, which the next one goes over.
     lines: usize,
+    /// Columns of the terminal then.
+    columns: Option<usize>,
 }
 
 impl View {
     /// Draws a text over the last one, as far as it fits.
     pub fn draw(&mut self, text: &str) -> Result<Reader, CliError> {
-        let (frame, lines) = frame(self.lines, text, rows());
-        self.lines = lines;
+        let columns = columns();
+        let (mut frame, lines) = frame(self.lines, text, rows());
+        if self.lines > 0 && columns != self.columns {
+            // The terminal broke the old lines anew, so that nobody knows how many they are.
+            frame.insert_str(0, "\x1b[H\x1b[2J");
+        }
+        (self.lines, self.columns) = (lines, columns);
         output::stream(&frame)
     }
 }

@@ -8,8 +8,10 @@ mod cli;
 mod completions;
 mod connect;
 mod demo_engine;
+mod doctor;
 mod errors;
 mod export;
+mod fold;
 mod follow;
 mod generate;
 mod healthcheck;
@@ -17,6 +19,7 @@ mod live;
 mod man;
 mod models;
 mod names;
+mod nodes;
 mod output;
 mod replay;
 mod route;
@@ -71,6 +74,8 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, CliError> {
         Verb::Models(args) => models::run(args, globals),
         Verb::Route(args) => route::run(args, globals),
         Verb::Replay(args) => replay::run(args, globals),
+        Verb::Nodes(args) => nodes::run(args, globals),
+        Verb::Doctor(args) => doctor::run(args, globals),
         Verb::Healthcheck(args) => healthcheck::run(args, globals),
         Verb::Completions(args) => completions::run(args),
         Verb::Generate(args) => generate::run(args),

@@ -90,7 +90,7 @@ pub fn page(command: &Command) -> Result<(String, Vec<u8>)> {
     man.render(&mut page).context("cannot render a man page")?;
     let page = String::from_utf8(page).context("a man page is not UTF-8")?;
     let name = command.get_display_name().unwrap_or(command.get_name());
-    let root = command.has_subcommands();
+    let root = name == "nvpair-proxy";
     let page = page
         .replace(EXTRA, "\n.SH EXAMPLES\n")
         .replace(EXIT_CODES, "\n.SH EXIT STATUS\n");

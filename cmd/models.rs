@@ -16,11 +16,11 @@ use crate::status::no_nodes;
 pub fn run(args: &ModelsArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     let (list, status) = with_daemon(globals, async |client| {
         let list = client
-            .call(async |c| c.models_list(args.engine, Some(args.loaded)).await)
+            .ask(async |c| c.models_list(args.engine, Some(args.loaded)).await)
             .await?;
         // Why there are none is a question of nodes.
         let status = match list.models.is_empty() && !globals.json {
-            true => Some(client.call(async |c| c.status().await).await?),
+            true => Some(client.ask(async |c| c.status().await).await?),
             false => None,
         };
         Ok((list, status))
@@ -74,7 +74,7 @@ fn table(list: &ModelList, look: &Look) -> String {
         })
         .collect();
     let head = ["MODEL", "ENGINE", "NODES", "LOADED ON", "CONTEXT"];
-    look.table(head, &rows, Fit::Cut)
+    look.table(head, &rows, Fit::Fold)
 }
 
 #[cfg(test)]

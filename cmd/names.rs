@@ -8,6 +8,7 @@ use nvpair_proxy::rules::nearest::closest;
 use nvpair_proxy::wire::control::{NodeStatus, Status};
 
 use crate::errors::{CliError, Kind};
+use crate::output::clean;
 
 /// What a word means among nodes.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,32 +39,89 @@ pub fn find<'a>(nodes: impl Iterator<Item = &'a NodeStatus> + Clone, word: &str)
     }
 }
 
-/// The node to pin on a facade, or the error that lists what there is.
-pub fn node_of(status: &Status, engine: EngineId, word: &str) -> Result<NodeId, CliError> {
-    let facade = engine.spec().display;
+/// The node of a facade, or the error that lists what there is. `again` = the command as far as the
+/// node's name, for what to try.
+pub fn node_of(
+    status: &Status,
+    engine: EngineId,
+    word: &str,
+    again: &str,
+) -> Result<NodeId, CliError> {
     let nodes = status.nodes.iter().filter(move |n| n.engine == engine);
+    let facade = format!(" on the {} facade", engine.spec().display);
+    one(status, nodes, word, &facade, again)
+}
+
+/// The node of this name among all facades or on the one that is named, with its facade.
+pub fn only(
+    status: &Status,
+    engine: Option<EngineId>,
+    word: &str,
+    again: &str,
+) -> Result<(EngineId, NodeId), CliError> {
+    let id = among(status, engine, word, again)?;
+    if let Some(engine) = engine {
+        return Ok((engine, id));
+    }
+    let having = status.nodes.iter().filter(|n| n.id == id);
+    let engines: Vec<_> = having.map(|n| n.engine).collect();
+    match engines.as_slice() {
+        [engine] => Ok((*engine, id)),
+        _ => {
+            let names: Vec<_> = engines.iter().map(|e| e.as_str()).collect();
+            let what = format!("{} facades have a node {word:?}", names.len());
+            Err(CliError::new(Kind::Refused, what)
+                .why(format!("they are: {}", names.join(", ")))
+                .try_this(format!("{again} {id} --engine {}", names[0])))
+        },
+    }
+}
+
+/// The node of this name on one facade or on any; several facades may have it.
+pub fn among(
+    status: &Status,
+    engine: Option<EngineId>,
+    word: &str,
+    again: &str,
+) -> Result<NodeId, CliError> {
+    match engine {
+        Some(engine) => node_of(status, engine, word, again),
+        None => one(status, status.nodes.iter(), word, "", again),
+    }
+}
+
+fn one<'a>(
+    status: &'a Status,
+    nodes: impl Iterator<Item = &'a NodeStatus> + Clone,
+    word: &str,
+    facade: &str,
+    again: &str,
+) -> Result<NodeId, CliError> {
     match find(nodes.clone(), word) {
         Found::One(id) => Ok(id.clone()),
         Found::Many(ids) => {
             let shown: Vec<_> = ids.iter().map(|id| id.as_str()).collect();
-            let what = format!("several nodes are named {word:?} on the {facade} facade");
+            let what = format!("several nodes are named {word:?}{facade}");
             Err(CliError::new(Kind::Refused, what)
-                .why(format!("their ids: {}", shown.join(", ")))
-                .try_this(format!("nvpair-proxy select {engine} {}", shown[0])))
+                .why(format!("their ids: {}", clean(&shown.join(", "))))
+                .try_this(format!("{again} {}", clean(shown[0]))))
         },
         Found::None => {
-            let what = format!("no node {word:?} on the {facade} facade");
-            let names: Vec<_> = nodes.map(|n| label(status, n)).collect();
+            let what = format!("no node {word:?}{facade}");
+            let mut names: Vec<_> = nodes.map(|n| label(status, n)).collect();
+            // Two engines of one machine share its name.
+            names.sort_unstable();
+            names.dedup();
             let error = CliError::new(Kind::Refused, what);
             if names.is_empty() {
                 return Err(error
-                    .why("it has no nodes yet")
-                    .try_this(format!("nvpair-proxy serve --node {engine}=URL")));
+                    .why("there are no nodes yet")
+                    .try_this("nvpair-proxy nodes add ENGINE=http://HOST:PORT"));
             }
             let near = closest(word, names.iter().copied()).unwrap_or(names[0]);
             Err(error
-                .why(format!("known nodes: {}", names.join(", ")))
-                .try_this(format!("nvpair-proxy select {engine} {near}")))
+                .why(format!("known nodes: {}", clean(&names.join(", "))))
+                .try_this(format!("{again} {}", clean(near))))
         },
     }
 }

@@ -14,6 +14,7 @@ use tabled::settings::{Padding, Style, Width};
 
 use crate::cli::Globals;
 use crate::errors::CliError;
+use crate::fold;
 
 /// Left margin of every table.
 const INDENT: &str = "  ";
@@ -23,16 +24,17 @@ const INDENT: &str = "  ";
 pub struct Look {
     /// Whether colour is used.
     pub color: bool,
-    /// Columns of the terminal; none when not a terminal, and then nothing is ever cut.
+    /// Columns of the terminal; none when not a terminal, and then lines are as long as they are.
     pub width: Option<usize>,
 }
 
-/// What happens to a cell that is too wide.
+/// What happens to a table that is too wide; nothing is ever cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// It is cut, and ends in an ellipsis.
-    Cut,
-    /// It continues on the next line.
+    /// The last column continues on the next line, and where that is not enough the last ones stand
+    /// below their row.
+    Fold,
+    /// The widest columns continue on the next line, where they stand.
     Wrap,
 }
 
@@ -49,35 +51,41 @@ impl Look {
 
     /// A table with a header, indented, in columns two spaces apart.
     pub fn table<const N: usize>(&self, head: [&str; N], rows: &[[String; N]], fit: Fit) -> String {
-        let mut builder = Builder::default();
-        builder.push_record(head);
-        for row in rows {
-            builder.push_record(row.iter().map(|cell| clean(cell)));
-        }
-        let mut table = builder.build();
-        table.with(Style::empty()).with(Padding::new(0, 2, 0, 0));
-        // Less is not readable anyway.
-        let limit = self.width.map(|w| w.saturating_sub(INDENT.len()).max(40));
-        match (limit, fit) {
-            (None, _) => {},
-            (Some(limit), Fit::Cut) => {
-                let cut = Width::truncate(limit).suffix("…");
-                table.with(cut.priority(Priority::max(true)));
-            },
-            (Some(limit), Fit::Wrap) => {
-                let wrap = Width::wrap(limit).keep_words(true);
-                table.with(wrap.priority(Priority::max(true)));
-            },
-        }
+        let rows: Vec<[String; N]> = rows
+            .iter()
+            .map(|row| std::array::from_fn(|i| clean(&row[i])))
+            .collect();
+        let lines = match (self.limit(), fit) {
+            (Some(limit), Fit::Wrap) => wrapped(head, &rows, limit),
+            (limit, _) => fold::lines(&head, &rows, limit.unwrap_or(usize::MAX)),
+        };
         let mut text = String::new();
-        for (i, line) in table.to_string().lines().enumerate() {
-            let line = line.trim_end();
+        for (i, line) in lines.iter().enumerate() {
             match i {
                 0 if self.color => text.push_str(&format!("{INDENT}\x1b[1m{line}\x1b[0m\n")),
                 _ => text.push_str(&format!("{INDENT}{line}\n")),
             }
         }
         text
+    }
+
+    /// Whether a table has its columns side by side without a line more.
+    pub fn fits<const N: usize>(&self, head: [&str; N], rows: &[[String; N]]) -> bool {
+        let wide = fold::total(&fold::widths(&head, rows));
+        self.limit().is_none_or(|limit| wide <= limit)
+    }
+
+    /// A text in lines that fit behind `before` columns.
+    pub fn wrapped(&self, text: &str, before: usize) -> Vec<String> {
+        match self.width {
+            Some(width) => fold::wrap(text, width.saturating_sub(before).max(20)),
+            None => vec![text.to_owned()],
+        }
+    }
+
+    fn limit(&self) -> Option<usize> {
+        // Less is not readable anyway.
+        self.width.map(|w| w.saturating_sub(INDENT.len()).max(20))
     }
 
     /// A heading.
@@ -87,6 +95,21 @@ impl Look {
             false => format!("{text}\n"),
         }
     }
+}
+
+fn wrapped<const N: usize>(head: [&str; N], rows: &[[String; N]], limit: usize) -> Vec<String> {
+    let mut builder = Builder::default();
+    builder.push_record(head);
+    for row in rows {
+        builder.push_record(row);
+    }
+    let mut table = builder.build();
+    table.with(Style::empty()).with(Padding::new(0, 2, 0, 0));
+    // Below this the library has no room for a letter a column.
+    let wrap = Width::wrap(limit.max(40)).keep_words(true);
+    table.with(wrap.priority(Priority::max(true)));
+    let text = table.to_string();
+    text.lines().map(|l| l.trim_end().to_owned()).collect()
 }
 
 /// Whether colour goes to a stream.
@@ -146,6 +169,12 @@ pub fn stream(text: &str) -> Result<Reader, CliError> {
     write_to(&mut io::stdout().lock(), text.as_bytes())
 }
 
+/// Says something beside the answer, on stderr.
+pub fn note(text: &str) {
+    // Nobody is left to be told that stderr is closed.
+    drop(writeln!(io::stderr().lock(), "{}", clean(text)));
+}
+
 /// Writes one line of JSON Lines to stdout.
 pub fn stream_json(document: &impl Serialize) -> Result<Reader, CliError> {
     let mut text = serde_json::to_string(document).context("cannot write the answer as JSON")?;
@@ -164,9 +193,31 @@ pub fn print_json(document: &impl Serialize) -> Result<(), CliError> {
 fn write_to(out: &mut impl Write, bytes: &[u8]) -> Result<Reader, CliError> {
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(Reader::There),
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
-        Err(e) => Err(e).context("cannot write to stdout")?,
+        Err(e) if is_gone(&e) => Ok(Reader::Gone),
+        Err(e) => {
+            let told = CliError::from(anyhow::Error::new(e).context("cannot write to stdout"));
+            Err(told.try_this("where it is written to: is the disk full?"))
+        },
     }
+}
+
+/// Whether nobody reads any more: the pipe's other end or the terminal was closed.
+fn is_gone(e: &io::Error) -> bool {
+    #[cfg(unix)]
+    if e.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) && !is_file() {
+        return true;
+    }
+    e.kind() == io::ErrorKind::BrokenPipe
+}
+
+/// Whether stdout is a file: there the same error is a broken disk.
+#[cfg(unix)]
+fn is_file() -> bool {
+    use std::os::fd::AsFd;
+    let own = io::stdout().as_fd().try_clone_to_owned();
+    own.map(std::fs::File::from)
+        .and_then(|f| f.metadata())
+        .is_ok_and(|m| m.is_file())
 }
 
 /// One facade at start-up.
@@ -209,20 +260,20 @@ mod tests {
     #[test]
     fn a_piped_table_is_never_cut() {
         let long = "x".repeat(300);
-        let text = PIPE.table(["A", "LONG"], &[row(["1", &long])], Fit::Cut);
+        let text = PIPE.table(["A", "LONG"], &[row(["1", &long])], Fit::Fold);
         assert_eq!(text, format!("  A  LONG\n  1  {long}\n"));
     }
 
     #[test]
-    fn on_a_terminal_the_widest_column_gives_way() {
+    fn on_a_terminal_long_cells_take_more_lines() {
         let look = Look {
             color: false,
             width: Some(60),
         };
         let long = "word ".repeat(30);
-        let cut = look.table(["A", "LONG"], &[row(["1", &long])], Fit::Cut);
+        let cut = look.table(["A", "LONG"], &[row(["1", &long])], Fit::Fold);
         assert!(cut.lines().all(|l| l.chars().count() <= 60), "{cut}");
-        assert!(cut.contains('…') && cut.lines().count() == 2, "{cut}");
+        assert_eq!(cut.matches("word").count(), 30, "{cut}");
         let wrapped = look.table(["A", "LONG"], &[row(["1", &long])], Fit::Wrap);
         assert!(
             wrapped.lines().all(|l| l.chars().count() <= 60),
@@ -233,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_name_cannot_steer_the_terminal() {
-        let text = PIPE.table(["A", "B"], &[row(["a\x1b[2Jb", "c\nd"])], Fit::Cut);
+        let text = PIPE.table(["A", "B"], &[row(["a\x1b[2Jb", "c\nd"])], Fit::Fold);
         assert!(
             !text.contains('\x1b') && text.lines().count() == 2,
             "{text:?}"

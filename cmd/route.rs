@@ -15,7 +15,7 @@ use crate::output::{self, Look};
 pub fn run(args: &RouteArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     let told = with_daemon(globals, async |client| {
         client
-            .call(async |c| c.route_explain(args.engine, args.model.clone()).await)
+            .ask(async |c| c.route_explain(args.engine, args.model.clone()).await)
             .await
     })?;
     match globals.json {

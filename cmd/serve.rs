@@ -186,10 +186,13 @@ fn failed(e: StartError) -> CliError {
                     socket.display()
                 ))
                 .try_this("stop it first, or give this one its own --socket PATH and ports"),
-            None => told,
+            None => told.try_this("--socket PATH in a folder of your own"),
         },
         StartError::Ipc(_) => told
             .try_this("start the parent that listens there first; without one: nvpair-proxy serve"),
-        _ => told,
+        StartError::Director(_) => {
+            told.try_this("nvpair-proxy doctor          (it says who has which port)")
+        },
+        _ => told.try_this("nvpair-proxy doctor"),
     }
 }

@@ -15,9 +15,6 @@ use crate::live::{self, Interrupt, View};
 use crate::names;
 use crate::output::{self, Fit, Look, Reader};
 
-/// Columns that the full table of nodes takes without cutting common names.
-const FULL_WIDTH: usize = 100;
-
 /// Time between two looks of `--watch`.
 const PACE: Duration = Duration::from_secs(1);
 
@@ -27,7 +24,7 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<ExitCode, CliError> {
         return attached(globals, async |client| watch(client, globals).await);
     }
     let status = with_daemon(globals, async |client| {
-        client.call(async |c| c.status().await).await
+        client.ask(async |c| c.status().await).await
     })?;
     if globals.json {
         output::print_json(&status)?;
@@ -43,7 +40,7 @@ async fn watch(client: &ControlClient, globals: &Globals) -> Result<ExitCode, Cl
     let interrupt = Interrupt::listen();
     let mut first = true;
     loop {
-        let status = client.call(async |c| c.status().await).await?;
+        let status = client.ask(async |c| c.status().await).await?;
         let text = || render(&status, now_ms(), &Look::stdout(globals));
         let reader = match &mut view {
             _ if globals.json => output::stream_json(&status)?,
@@ -110,7 +107,7 @@ fn facades(status: &Status, now_ms: u64, look: &Look) -> String {
         .collect();
     let head = ["ENGINE", "PORT", "PIN", "NODES", "IN FLIGHT", "SINCE"];
     if status.facades.iter().all(|f| f.aliases.is_empty()) {
-        return look.table(head, &rows, Fit::Cut);
+        return look.table(head, &rows, Fit::Fold);
     }
     // Few have any, so that the column is there for those only.
     let [engine, port, pin, nodes, in_flight, since] = head;
@@ -121,17 +118,14 @@ fn facades(status: &Status, now_ms: u64, look: &Look) -> String {
             [engine, port, aliases, pin, nodes, in_flight, since]
         })
         .collect();
-    look.table(head, &rows, Fit::Cut)
+    look.table(head, &rows, Fit::Fold)
 }
 
 fn nodes(status: &Status, look: &Look) -> String {
     if status.nodes.is_empty() {
         return no_nodes(status, None);
     }
-    let mut text = match look.width {
-        Some(width) if width < FULL_WIDTH => narrow(status, look),
-        _ => full(status, look),
-    };
+    let mut text = full(status, look);
     for node in &status.nodes {
         if let Some(reason) = &node.reason {
             let (name, reason) = (
@@ -165,11 +159,12 @@ pub fn no_nodes(status: &Status, engine: Option<EngineId>) -> String {
     let engine = engine.map_or("ENGINE", EngineId::as_str);
     format!(
         "  none yet: start {start};\n  \
-         it is found within seconds. For another machine: nvpair-proxy serve --node {engine}=http://HOST:PORT\n"
+         it is found within seconds. For another machine: nvpair-proxy nodes add {engine}=http://HOST:PORT\n"
     )
 }
 
-/// The terms of the load in columns of their own.
+/// The terms of the load in columns of their own; where those do not fit, the same sum in one, so
+/// that names keep their length.
 fn full(status: &Status, look: &Look) -> String {
     let row = |n: &NodeStatus| {
         let [name, engine, kind, state, models, warm] = common(status, n);
@@ -192,49 +187,49 @@ fn full(status: &Status, look: &Look) -> String {
         "WARM",
     ];
     let rows: Vec<_> = status.nodes.iter().map(row).collect();
-    look.table(head, &rows, Fit::Cut)
+    match look.fits(head, &rows) {
+        true => look.table(head, &rows, Fit::Fold),
+        false => narrow(status, look),
+    }
 }
 
-/// The same sums in one column, so that names keep their length.
 fn narrow(status: &Status, look: &Look) -> String {
     let row = |n: &NodeStatus| {
         let [name, engine, kind, state, models, warm] = common(status, n);
-        let load = format!(
-            "{} = {} + {} + {}",
-            n.load, n.pending, n.pressure, n.reserved
-        );
+        let load = format!("{}={}+{}+{}", n.load, n.pending, n.pressure, n.reserved);
         [name, engine, kind, state, load, models, warm]
     };
-    let head = [
-        "NODE",
-        "ENGINE",
-        "KIND",
-        "STATE",
-        "LOAD=PEND+PRESS+RES",
-        "MODELS",
-        "WARM",
-    ];
+    let head = ["NODE", "ENGINE", "KIND", "STATE", "LOAD", "MODELS", "WARM"];
     let rows: Vec<_> = status.nodes.iter().map(row).collect();
-    look.table(head, &rows, Fit::Cut)
+    let table = look.table(head, &rows, Fit::Fold);
+    format!("{table}  LOAD = pending + pressure + reserved\n")
 }
 
-fn common(status: &Status, node: &NodeStatus) -> [String; 6] {
-    let kind = match node.kind {
+/// The word for how a node is known, as in JSON.
+pub fn kind(kind: NodeKind) -> &'static str {
+    match kind {
         NodeKind::Local => "local",
         NodeKind::Manual => "manual",
         NodeKind::Peer => "peer",
         NodeKind::Sample => "sample",
-    };
-    let state = match node.state {
+    }
+}
+
+/// The word for how a node is, as in JSON.
+pub fn state(state: NodeState) -> &'static str {
+    match state {
         NodeState::Healthy => "healthy",
         NodeState::Unreachable => "unreachable",
         NodeState::Unknown => "unknown",
-    };
+    }
+}
+
+fn common(status: &Status, node: &NodeStatus) -> [String; 6] {
     [
         names::label(status, node).to_owned(),
         node.engine.spec().display.to_owned(),
-        kind.to_owned(),
-        state.to_owned(),
+        kind(node.kind).to_owned(),
+        state(node.state).to_owned(),
         node.models.len().to_string(),
         output::list(&node.warm),
     ]
@@ -315,7 +310,7 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("tower.lan  LM Studio  manual"), "{text}");
-        assert!(text.contains("3 = 2 + 1 + 0"), "{text}");
+        assert!(text.contains("3=2+1+0"), "{text}");
         assert!(
             text.contains("tower.lan (LM Studio): connection refused"),
             "{text}"
@@ -344,7 +339,7 @@ mod tests {
             })
             .to_vec();
         let text = render(&status, 0, &look);
-        for want in ["Ollama on 11434, or LM Studio on 1235", "--node ENGINE="] {
+        for want in ["Ollama on 11434, or LM Studio on 1235", "nodes add ENGINE="] {
             assert!(text.contains(want), "{text}");
         }
         status.facades.clear();

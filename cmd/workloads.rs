@@ -2,16 +2,17 @@
 
 use std::process::ExitCode;
 
-use nvpair_proxy::control::client::{ClientError, ControlApiClient, ControlClient};
+use nvpair_proxy::control::client::{ControlApiClient, ControlClient};
+use nvpair_proxy::rules::nearest::nearest;
 use nvpair_proxy::rules::units::human_size;
-use nvpair_proxy::wire::control::{TimelineEntry, Workload, WorkloadList};
+use nvpair_proxy::wire::control::{ModelEntry, TimelineEntry, Workload, WorkloadList};
 
 use crate::cli::{Globals, WorkloadRef, WorkloadsArgs};
-use crate::connect::with_daemon;
+use crate::connect::{attached, with_daemon};
 use crate::errors::{CliError, Kind};
 use crate::export;
 use crate::follow;
-use crate::names::{Found, find};
+use crate::names;
 use crate::output::{self, Fit, Look};
 use crate::status::{now_ms, since};
 
@@ -35,39 +36,86 @@ pub fn run(args: &WorkloadsArgs, globals: &Globals) -> Result<ExitCode, CliError
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let list = with_daemon(globals, async |client| recent(args, client).await)?;
+    let (list, hint) = attached(globals, async |client| {
+        let list = recent(args, client).await?;
+        let hint = match list.workloads.is_empty() && !globals.quiet {
+            true => unknown_model(args, client).await?,
+            false => None,
+        };
+        Ok((list, hint))
+    })?;
     match globals.json {
         true => output::print_json(&list)?,
         false => output::print(&table(&list.workloads, now_ms(), &look))?,
     }
+    if let Some(hint) = hint {
+        output::note(&hint);
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The id of the node that `--node` means.
+/// The id of the node that `--node` means, or the error that lists the nodes. One that left is still
+/// known by its id, as long as a workload of it is.
 pub async fn node_id(
     args: &WorkloadsArgs,
     client: &ControlClient,
-) -> Result<Option<String>, ClientError> {
+) -> Result<Option<String>, CliError> {
     let Some(word) = &args.node else {
         return Ok(None);
     };
-    // A node may have left since; then its id is all that still matches.
-    let status = client.call(async |c| c.status().await).await?;
-    Ok(Some(match find(status.nodes.iter(), word) {
-        Found::One(id) => id.as_str().to_owned(),
-        _ => word.clone(),
-    }))
+    let status = client.ask(async |c| c.status().await).await?;
+    let again = "nvpair-proxy workloads --node";
+    match names::among(&status, args.engine, word, again) {
+        Ok(id) => Ok(Some(id.as_str().to_owned())),
+        Err(unknown) => {
+            let of = Some(word.clone());
+            let left = client
+                .ask(async |c| c.workloads_list(args.engine, None, None, of, Some(1)).await)
+                .await?;
+            match left.workloads.is_empty() {
+                true => Err(unknown),
+                false => Ok(Some(word.clone())),
+            }
+        },
+    }
 }
 
-async fn recent(args: &WorkloadsArgs, client: &ControlClient) -> Result<WorkloadList, ClientError> {
+async fn recent(args: &WorkloadsArgs, client: &ControlClient) -> Result<WorkloadList, CliError> {
     let node = node_id(args, client).await?;
     let limit = Some(args.limit.unwrap_or(DEFAULT_LIMIT));
-    client
-        .call(async |c| {
+    let list = client
+        .ask(async |c| {
             c.workloads_list(args.engine, args.state, args.model.clone(), node, limit)
                 .await
         })
-        .await
+        .await?;
+    Ok(list)
+}
+
+/// What to say where nothing matches a model that no node has; it may be mistyped.
+async fn unknown_model(
+    args: &WorkloadsArgs,
+    client: &ControlClient,
+) -> Result<Option<String>, CliError> {
+    let Some(model) = &args.model else {
+        return Ok(None);
+    };
+    let all = client
+        .ask(async |c| c.models_list(args.engine, None).await)
+        .await?;
+    let same = |m: &ModelEntry| {
+        let naming = m.engine.spec().naming;
+        naming.normalize(&m.model) == naming.normalize(model)
+    };
+    if all.models.iter().any(same) {
+        return Ok(None);
+    }
+    let near = nearest(model, all.models.iter().map(|m| m.model.as_str()), 3);
+    let near = match near.is_empty() {
+        true => String::new(),
+        false => format!("; nearest: {}", near.join(", ")),
+    };
+    Ok(Some(output::clean(&format!("no node has {model:?}{near}"))))
 }
 
 /// The list with exactly the one workload that is meant.
@@ -79,9 +127,10 @@ fn one(
     let engine = wanted.engine.or(args.engine);
     let mut list = with_daemon(globals, async |client| {
         client
-            .call(async |c| c.workloads_get(engine, wanted.id).await)
+            .ask(async |c| c.workloads_get(engine, wanted.id).await)
             .await
-    })?;
+    })
+    .map_err(|e| e.or_try("nvpair-proxy workloads          (the recent ones)"))?;
     if let Some(run) = &wanted.run {
         list.workloads.retain(|w| w.run_id.as_str() == run);
     }
@@ -121,7 +170,7 @@ pub fn table(workloads: &[Workload], now_ms: u64, look: &Look) -> String {
         return "  none\n".to_owned();
     }
     let rows: Vec<_> = workloads.iter().map(|w| row(w, now_ms)).collect();
-    look.table(HEAD, &rows, Fit::Cut)
+    look.table(HEAD, &rows, Fit::Fold)
 }
 
 /// The cells of one.

@@ -21,11 +21,12 @@
 //! | 6 | [`broker`] | the link to a parent | `rules`, `wire`, `net`, `state` |
 //! | 6 | [`director`] | the driver where there is no parent | the same and `config` |
 //! | 7 | [`daemon`] | builds the parts and joins them | all |
+//! | 7 | [`doctor`] | looks at this machine for what may be wrong | all but `daemon` |
 //! | 8 | `cmd/` | one file a subcommand | `rules`, `wire`, `config`, `control::client`; see below |
 //!
 //! The three of layer 6 can ask (by a command) but not act. The director also reads settings: it is
 //! who turns them into commands. In `cmd/`, only `serve.rs` may use `daemon`, `state` and
-//! `telemetry`, and only `demo_engine.rs` may use `demo`.
+//! `telemetry`, only `demo_engine.rs` may use `demo`, and only `doctor.rs` may use `doctor`.
 //!
 //! # One request
 //!
@@ -66,6 +67,7 @@ pub mod control;
 pub mod daemon;
 pub mod demo;
 pub mod director;
+pub mod doctor;
 pub mod facade;
 pub mod net;
 pub mod replay;

@@ -3,6 +3,8 @@
 //! Owns: what may be written and its parsed form; `serve` and the subcommands that only look have a
 //! file each. Leaves to others: the drop-in form (`argv`), what a subcommand does (its file).
 
+mod doctor;
+mod nodes;
 mod query;
 mod replay;
 mod serve;
@@ -16,6 +18,8 @@ use clap_complete::Shell;
 use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::units;
 
+pub use doctor::DoctorArgs;
+pub use nodes::{NodesAddArgs, NodesArgs, NodesListArgs, NodesRemoveArgs, NodesVerb};
 pub use query::{HealthcheckArgs, ModelsArgs, RouteArgs, StatusArgs, WorkloadRef, WorkloadsArgs};
 pub use replay::ReplayArgs;
 pub use serve::{Driver, ServeArgs};
@@ -28,6 +32,7 @@ Examples:
   nvpair-proxy workloads --engine ollama      recent and live requests
   nvpair-proxy select ollama tower.lan        send everything to one node
   nvpair-proxy replay --since 1h              the last hour's requests with the nodes of now
+  nvpair-proxy doctor                         if something does not work
 
 Exit codes:
   0  done
@@ -97,6 +102,10 @@ pub enum Verb {
     Route(RouteArgs),
     /// Ask what would happen with recorded requests now, or send such requests again
     Replay(ReplayArgs),
+    /// Show nodes, add some, remove some
+    Nodes(NodesArgs),
+    /// Look for what may be wrong on this machine, each finding with its remedy
+    Doctor(DoctorArgs),
     /// Exit 0 if the daemon serves, for container and supervisor probes
     Healthcheck(HealthcheckArgs),
     /// Print the completion script of a shell
@@ -112,7 +121,9 @@ pub enum Verb {
 const SELECT_EXAMPLES: &str = "\
 Examples:
   nvpair-proxy select ollama tower.lan    every Ollama request goes to tower.lan while it can
-  nvpair-proxy select ollama --auto       choose by load again";
+  nvpair-proxy select ollama --auto       choose by load again
+
+With --json: {schema_version, engine, pin} where pin is the node's id, or null for automatic.";
 
 /// `select`.
 #[derive(Debug, Args)]
@@ -132,7 +143,9 @@ pub struct SelectArgs {
 const SET_PORT_EXAMPLES: &str = "\
 Examples:
   nvpair-proxy set-port ollama 11500
-  nvpair-proxy set-port ollama 0          back to the standalone default, 11435";
+  nvpair-proxy set-port ollama 0          back to the standalone default, 11435
+
+With --json: {schema_version, engine, port}";
 
 /// `set-port`.
 #[derive(Debug, Args)]

@@ -19,7 +19,16 @@ Examples:
   nvpair-proxy status
   nvpair-proxy status --watch             again every second, in place
   nvpair-proxy status --json | jq '.nodes[] | {id, load}'
-  nvpair-proxy status --watch --json      JSON Lines: one document a second";
+  nvpair-proxy status --watch --json      JSON Lines: one document a second
+
+With --json: {schema_version,
+  daemon: {version, pid, mode, run_id, started_at, socket},
+  facades: [{engine, port, aliases: [], pin, in_flight, since_at}],
+  nodes: [{id, name, engine, kind, state, reason?, address?, pending, pressure, reserved, load,
+    models: [], warm: []}],
+  scheduler: {policy, generation, age_ms},
+  workloads: {queued, running, completed, failed, cancelled}, providers: [], pool}
+Times end in _at (Unix ms), spans in _ms; load = pending + pressure + reserved.";
 
 /// `status`.
 #[derive(Debug, Args)]
@@ -40,6 +49,11 @@ Examples:
   nvpair-proxy workloads --export week.jsonl          for `replay` here or elsewhere
   nvpair-proxy workloads --export - --model qwen3:8b | gzip > qwen.jsonl.gz
   nvpair-proxy workloads --follow --json | jq -c 'select(.workload.state == \"failed\")'
+
+With --json: {schema_version, workloads: [{engine, id, run_id, model, path, body_bytes, state, node,
+  created_at, started_at, ended_at, status, error, stats,
+  timeline?: [{at_ms, event, node?, load?, detail?}]}]}
+timeline is there with an ID only; stats, once ended, are as on the broker link.
 
 A line of --follow --json is {schema_version, seq, missed, workload}: seq counts the changes of that
 workload from 1; missed is above 0 where this reader was too slow, and so many changes of any
@@ -97,7 +111,9 @@ pub struct WorkloadRef {
 const MODELS_EXAMPLES: &str = "\
 Examples:
   nvpair-proxy models
-  nvpair-proxy models --engine ollama --loaded";
+  nvpair-proxy models --engine ollama --loaded
+
+With --json: {schema_version, models: [{engine, model, owners: [], loaded: [], context_length}]}";
 
 /// `models`.
 #[derive(Debug, Args)]
@@ -116,9 +132,11 @@ Examples:
   nvpair-proxy route --engine ollama --model qwen3:8b
   nvpair-proxy route --engine ollama --model qwen3:8b --json | jq '.candidates[].node'
 
-With --json: {schema_version, engine, model, policy, generation, pin, nearest,
-  candidates: [{node, name, address, pending, pressure, reserved, in_flight, load, warm, slots,
-  pinned}] in the order in which they would be tried, excluded: [{node, name, reason, near}]}.";
+With --json: {schema_version, engine, model, policy, generation, pin,
+  candidates: [{node, name, address, pending, pressure, reserved, in_flight, load, slots, warm,
+    pinned}],
+  excluded: [{node, name, reason, near?}], nearest?}
+candidates are in the order in which they would be tried.";
 
 /// `route`.
 #[derive(Debug, Args)]
@@ -137,6 +155,8 @@ Examples:
   nvpair-proxy healthcheck && echo serves
   nvpair-proxy healthcheck ollama         only if the Ollama facade listens
   HEALTHCHECK CMD [\"nvpair-proxy\", \"healthcheck\"]        in a Dockerfile
+
+With --json: {schema_version, healthy, reason?}
 
 Exit codes: 0 healthy; 1 no facade, or a named one, does not listen; 3 no daemon reachable.
 Nodes that are down do not count: restarting the daemon would not bring them back.";

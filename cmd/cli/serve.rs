@@ -161,7 +161,7 @@ fn split_engine(text: &str) -> Result<(EngineId, &str), String> {
 /// Reads `--node ENGINE=URL`. A parser of its own, since clap's error for a function's repeats the
 /// value, and a mistyped URL may hold a password.
 #[derive(Clone)]
-struct EngineNode;
+pub struct EngineNode;
 
 impl TypedValueParser for EngineNode {
     type Value = (EngineId, NodeUrl);
@@ -169,12 +169,13 @@ impl TypedValueParser for EngineNode {
     fn parse_ref(
         &self,
         command: &Command,
-        _: Option<&Arg>,
+        arg: Option<&Arg>,
         value: &OsStr,
     ) -> Result<Self::Value, clap::Error> {
         let text = value.to_str().unwrap_or_default();
         engine_node(text).map_err(|why| {
-            let text = format!("invalid value for '--node <ENGINE=URL>': {why}\n");
+            let arg = arg.map_or_else(|| "<ENGINE=URL>".to_owned(), ToString::to_string);
+            let text = format!("invalid value for '{arg}': {why}\n");
             clap::Error::raw(ErrorKind::ValueValidation, text).with_cmd(command)
         })
     }

@@ -12,7 +12,7 @@ use jsonrpsee::core::client::{Client, ClientBuilder, Error as RpcError, Subscrip
 
 pub use super::api::ControlApiClient;
 use super::transport;
-use crate::wire::control::WorkloadChange;
+use crate::wire::control::{Document, SCHEMA_VERSION, WorkloadChange};
 use crate::wire::replay::ReplayUpdate;
 
 /// Why a call has no result.
@@ -42,10 +42,19 @@ pub enum ClientError {
         /// What, why, and what to do.
         message: String,
     },
+    /// The answer is of a version that this client does not know.
+    #[error("the daemon's answer is of schema {theirs}, and this command reads {SCHEMA_VERSION}")]
+    OtherSchema {
+        /// The version it has.
+        theirs: u32,
+    },
+    /// The answer cannot be read at all.
+    #[error("the daemon's answer cannot be read: {0}")]
+    Unreadable(String),
     /// No answer in time.
     #[error("the daemon did not answer within {} s", .0.as_secs_f32())]
     TimedOut(Duration),
-    /// The daemon went away, or what it says cannot be read.
+    /// The daemon went away.
     #[error("the connection to the daemon broke: {0}")]
     Broken(String),
 }
@@ -97,6 +106,17 @@ impl ControlClient {
         call(&self.rpc).await.map_err(|e| self.failed(e))
     }
 
+    /// The same for an answer that tells its version, which must be ours: what another version means
+    /// is not known here.
+    pub async fn ask<T: Document>(
+        &self,
+        call: impl AsyncFnOnce(&Client) -> Result<T, RpcError>,
+    ) -> Result<T, ClientError> {
+        let document = self.call(call).await?;
+        known(&document)?;
+        Ok(document)
+    }
+
     fn failed(&self, error: RpcError) -> ClientError {
         match error {
             RpcError::Call(refusal) => {
@@ -114,11 +134,20 @@ impl ControlClient {
                 }
             },
             RpcError::RequestTimeout => ClientError::TimedOut(self.limit),
-            RpcError::ParseError(e) => ClientError::Broken(format!(
-                "its answer cannot be read ({e}); is it another version?"
-            )),
+            RpcError::ParseError(e) => ClientError::Unreadable(e.to_string()),
             other => ClientError::Broken(other.to_string()),
         }
+    }
+}
+
+/// Whether a document is of the version that this client reads.
+///
+/// # Errors
+/// [`ClientError::OtherSchema`].
+pub fn known(document: &impl Document) -> Result<(), ClientError> {
+    match document.schema_version() {
+        SCHEMA_VERSION => Ok(()),
+        theirs => Err(ClientError::OtherSchema { theirs }),
     }
 }
 

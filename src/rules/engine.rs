@@ -120,6 +120,8 @@ pub struct Engine {
     pub routes: &'static [Route],
     /// Where a probe finds the inventory, and in which shape.
     pub inventory: Inventory,
+    /// Path that tells the engine's version, and the key of it in the answer, if there is one.
+    pub version: Option<(&'static str, &'static str)>,
     /// What an OpenAI client takes as base: `/v1` or nothing behind the origin.
     pub client_base: &'static str,
 }
@@ -296,6 +298,7 @@ pub static ENGINES: [Engine; 3] = [
             shape: ListShape::Native,
             warm: Warm::RunningList { path: "/api/ps" },
         },
+        version: Some(("/api/version", "version")),
         client_base: "",
     },
     Engine {
@@ -327,6 +330,7 @@ pub static ENGINES: [Engine; 3] = [
                 path: "/api/v0/models",
             },
         },
+        version: None,
         client_base: "/v1",
     },
     Engine {
@@ -357,6 +361,7 @@ pub static ENGINES: [Engine; 3] = [
             shape: ListShape::OpenAi,
             warm: Warm::Props { path: "/props" },
         },
+        version: Some(("/props", "build_info")),
         client_base: "/v1",
     },
 ];

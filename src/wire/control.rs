@@ -13,6 +13,32 @@ use crate::rules::ids::{JobId, NodeId, RunId};
 /// Version of every document below. Raised when a field changes its meaning or goes.
 pub const SCHEMA_VERSION: u32 = 1;
 
+/// A document that tells its version.
+pub trait Document {
+    /// The version it says it has.
+    fn schema_version(&self) -> u32;
+}
+
+macro_rules! documents {
+    ($($document:ty),*) => {
+        $(impl Document for $document {
+            fn schema_version(&self) -> u32 {
+                self.schema_version
+            }
+        })*
+    };
+}
+
+documents!(
+    Status,
+    WorkloadList,
+    WorkloadChange,
+    ModelList,
+    RouteExplained,
+    NodeAdded,
+    NodeGone
+);
+
 /// How the daemon is driven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -23,6 +49,17 @@ pub enum Mode {
     Standalone,
     /// Sample engines only.
     Demo,
+}
+
+impl Mode {
+    /// Its word, as in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Broker => "broker",
+            Self::Standalone => "standalone",
+            Self::Demo => "demo",
+        }
+    }
 }
 
 /// Who answers.

@@ -1,0 +1,58 @@
+//! `nodes list`: where each node is and how it is.
+
+use std::process::ExitCode;
+
+use nvpair_proxy::control::client::ControlApiClient;
+use nvpair_proxy::wire::control::{NodeStatus, SCHEMA_VERSION, Status};
+use serde::Serialize;
+
+use crate::cli::{Globals, NodesListArgs};
+use crate::connect::with_daemon;
+use crate::errors::CliError;
+use crate::names;
+use crate::output::{self, Fit, Look};
+use crate::status::{kind, no_nodes, state};
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Listed<'a> {
+    schema_version: u32,
+    nodes: Vec<&'a NodeStatus>,
+}
+
+/// Runs it.
+pub fn run(args: &NodesListArgs, globals: &Globals) -> Result<ExitCode, CliError> {
+    let status = with_daemon(globals, async |client| {
+        client.ask(async |c| c.status().await).await
+    })?;
+    let wanted = |n: &&NodeStatus| args.engine.is_none_or(|e| e == n.engine);
+    let nodes: Vec<_> = status.nodes.iter().filter(wanted).collect();
+    if globals.json {
+        output::print_json(&Listed {
+            schema_version: SCHEMA_VERSION,
+            nodes,
+        })?;
+    } else if nodes.is_empty() {
+        output::print(&no_nodes(&status, args.engine))?;
+    } else {
+        output::print(&table(&status, &nodes, &Look::stdout(globals)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(status: &Status, nodes: &[&NodeStatus], look: &Look) -> String {
+    let row = |n: &&NodeStatus| {
+        [
+            names::label(status, n).to_owned(),
+            n.engine.spec().display.to_owned(),
+            kind(n.kind).to_owned(),
+            state(n.state).to_owned(),
+            output::dash(n.address.as_ref()),
+            n.models.len().to_string(),
+            n.reason.clone().unwrap_or_default(),
+        ]
+    };
+    let rows: Vec<_> = nodes.iter().map(row).collect();
+    let head = ["NODE", "ENGINE", "KIND", "STATE", "ADDRESS", "MODELS", ""];
+    look.table(head, &rows, Fit::Fold)
+}
