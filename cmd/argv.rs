@@ -7,6 +7,8 @@
 
 use std::ffi::OsString;
 
+use clap::ColorChoice;
+
 /// The original's flags that take a value.
 const VALUED: [&str; 4] = ["ipc", "cluster-dir", "log-level", "response-header-timeout"];
 
@@ -76,6 +78,21 @@ pub fn normalise(args: impl IntoIterator<Item = OsString>, stdin_is_terminal: bo
     line.extend(lead);
     line.extend(rest);
     Invocation::Parse(line)
+}
+
+/// What `--color` says, wherever it stands; what it cannot say is left for clap to refuse.
+pub fn color(args: &[OsString]) -> ColorChoice {
+    let words: Vec<_> = args.iter().filter_map(|a| a.to_str()).collect();
+    let values =
+        words
+            .iter()
+            .enumerate()
+            .filter_map(|(i, word)| match word.strip_prefix("--color")? {
+                "" => words.get(i + 1).copied(),
+                rest => rest.strip_prefix('='),
+            });
+    let last = values.last().and_then(|v| v.parse().ok());
+    last.unwrap_or(ColorChoice::Auto)
 }
 
 fn classify(arg: &OsString) -> Lead {

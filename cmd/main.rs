@@ -32,7 +32,7 @@ mod workloads;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 
 use crate::argv::Invocation;
 use crate::cli::{Cli, Verb};
@@ -52,7 +52,10 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         },
     };
-    let cli = match Cli::try_parse_from(args) {
+    // Help and usage errors are printed before the flag is parsed.
+    let command = Cli::command().color(argv::color(&args));
+    let parsed = command.try_get_matches_from(args);
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(told) => {
             // Help and version come this way too, with code 0.

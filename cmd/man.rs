@@ -79,6 +79,11 @@ const SECTIONS: [(&str, &[(&str, &str)]); 2] = [
                 "Finished requests, a line of JSON each, without any content: 8 files of 4 MiB at \
                  most. Written by serve, but not by serve --demo.",
             ),
+            (
+                "~/.local/state/nvpair-proxy/nodes.json",
+                "Nodes that nodes add added, with their keys, for its owner only. A file that \
+                 cannot be read is never written over.",
+            ),
         ],
     ),
 ];

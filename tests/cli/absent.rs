@@ -16,6 +16,13 @@ fn every_call_says_which_socket_and_how_to_start_a_daemon() {
         &["replay", "--send"],
         &["workloads", "--export", "-"],
         &["healthcheck"],
+        &["route", "--engine", "ollama", "--model", "m"],
+        &["nodes"],
+        &["nodes", "list"],
+        &["nodes", "add", "ollama=http://tower:1"],
+        &["nodes", "remove", "tower"],
+        &["status", "--watch"],
+        &["workloads", "--follow"],
     ] {
         let said = world.run(args);
         assert_eq!(said.code, 3, "{args:?}: {}", said.err);

@@ -37,3 +37,18 @@ fn without_a_daemon_quiet_leaves_the_code_only() {
         (3, "", "")
     );
 }
+
+#[test]
+fn json_tells_the_same_as_the_code() {
+    let world = World::with_daemon();
+    let well = world.run(&["healthcheck", "--json"]).json();
+    assert_eq!(
+        well,
+        serde_json::json!({"schema_version": 1, "healthy": true})
+    );
+    let said = world.run(&["healthcheck", "llamacpp", "--json"]);
+    assert_eq!(said.code, 1);
+    let ill: serde_json::Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!(ill["healthy"], false);
+    assert_eq!(ill["reason"], "the llama.cpp facade does not listen");
+}

@@ -14,7 +14,8 @@ fn pins_by_id_or_by_unique_name_and_prints_the_pin_in_force() {
     let json = world
         .run(&["select", "lmstudio", "uuid-2", "--json"])
         .json();
-    assert_eq!(json, serde_json::json!({"id": "uuid-2"}));
+    let want = serde_json::json!({"schema_version": 1, "engine": "lmstudio", "pin": "uuid-2"});
+    assert_eq!(json, want);
     assert_eq!(world.run(&["-q", "select", "ollama", "tower"]).out, "");
     let tower = "select ollama Some(\"tower\")";
     assert_eq!(

@@ -11,7 +11,8 @@ fn moves_a_facade_and_resolves_0_itself() {
         "Ollama listens on port 11500 now; clients use http://localhost:11500\n"
     );
     let json = world.run(&["set-port", "lmstudio", "0", "--json"]).json();
-    assert_eq!(json, serde_json::json!({"version": "9.9.9", "port": 1234}));
+    let want = serde_json::json!({"schema_version": 1, "engine": "lmstudio", "port": 1234});
+    assert_eq!(json, want);
     assert_eq!(
         world.commands(),
         ["set-port ollama 11500", "set-port lmstudio 1234"]
@@ -26,6 +27,11 @@ fn a_refusal_is_code_4_with_the_daemon_s_reason() {
     assert!(
         said.err
             .starts_with("error: the daemon refused: port 1: permission denied"),
+        "{}",
+        said.err
+    );
+    assert!(
+        said.err.contains("try: nvpair-proxy doctor"),
         "{}",
         said.err
     );

@@ -30,6 +30,20 @@ fn wrong_usage_is_told_on_stderr_with_code_2() {
             &["workloads", "--follow", "--export", "f"],
             "cannot be used with",
         ),
+        (
+            &["nodes", "add", "olama=http://x:1"],
+            "did you mean \"ollama\"",
+        ),
+        (&["nodes", "add", "ollama=x:1"], "write http://HOST:PORT"),
+        (
+            &["nodes", "add", "ollama=http://x:1", "--slots", "0"],
+            "1..=4096",
+        ),
+        (&["nodes", "remove"], "NODE"),
+        (&["nodes", "lst"], "'list'"),
+        (&["nodes", "list", "--engine", "lmstudo"], "lmstudio"),
+        (&["route", "--engine", "olama", "--model", "m"], "'ollama'"),
+        (&["healthcheck", "olama"], "'ollama'"),
         (&["status", "-log-level", "debug"], "unexpected argument"),
         (&["serve", "--response-header-timeout", "soon"], "1h30m"),
         (&["serve", "--response-header-timeout=-5s"], "negative"),
@@ -103,15 +117,38 @@ fn every_subcommand_s_help_has_examples() {
         "models",
         "route",
         "replay",
+        "nodes",
+        "nodes list",
+        "nodes add",
+        "nodes remove",
+        "doctor",
         "healthcheck",
         "completions",
     ] {
-        let help = world.run(&[sub, "--help"]);
+        let words: Vec<_> = sub.split(' ').chain(["--help"]).collect();
+        let help = world.run(&words);
         assert_eq!(help.code, 0, "{sub}");
         assert!(
             help.out.contains("Examples:\n  nvpair-proxy"),
             "{sub}: {}",
             help.out
         );
+    }
+}
+
+#[test]
+fn colour_of_help_and_usage_errors_is_what_the_flag_says() {
+    let world = World::new();
+    for (args, coloured) in [
+        (&["--help"][..], false),
+        (&["--color", "always", "--help"], true),
+        (&["status", "--help", "--color=always"], true),
+        (&["status", "--color", "never", "--help"], false),
+        (&["frobnicate", "--color", "always"], true),
+        (&["frobnicate"], false),
+    ] {
+        let said = world.run(args);
+        let text = said.out + &said.err;
+        assert_eq!(text.contains('\x1b'), coloured, "{args:?}: {text}");
     }
 }

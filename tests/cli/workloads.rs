@@ -109,3 +109,37 @@ fn an_unknown_number_is_code_4() {
         said.err
     );
 }
+
+#[test]
+fn a_node_that_nobody_knows_is_refused_and_one_that_left_is_not() {
+    let world = World::with_daemon();
+    let said = world.run(&["workloads", "--node", "towr"]);
+    assert_eq!((said.code, said.out.as_str()), (4, ""));
+    assert!(
+        said.err
+            .ends_with("try: nvpair-proxy workloads --node tower.lan\n"),
+        "{}",
+        said.err
+    );
+    assert_eq!(world.run(&["workloads", "--node", "gone"]).code, 0);
+    let said = world.run(&["workloads", "--node", "rig"]);
+    assert_eq!(said.code, 4);
+    assert!(said.err.contains("uuid-1, uuid-2"), "{}", said.err);
+    assert_eq!(
+        world.run(&["workloads", "--follow", "--node", "towr"]).code,
+        4
+    );
+}
+
+#[test]
+fn a_model_that_nobody_has_is_answered_with_the_nearest() {
+    let world = World::with_daemon();
+    let said = world.run(&["workloads", "--model", "qwen3:7b"]);
+    assert_eq!((said.code, said.out.as_str()), (0, "  none\n"));
+    assert_eq!(said.err, "no node has \"qwen3:7b\"; nearest: qwen3:8b\n");
+    assert_eq!(
+        world.run(&["-q", "workloads", "--model", "qwen3:7b"]).err,
+        ""
+    );
+    assert_eq!(world.run(&["workloads", "--model", "phi4"]).err, "");
+}

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
+use nvpair_proxy::config::file::NodeSetting;
 use nvpair_proxy::control::socket::{ControlServer, ControlSocket};
 use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::ids::{JobId, NodeId, RunId};
@@ -57,6 +58,14 @@ impl World {
 
     pub fn socket(&self) -> PathBuf {
         self.path().join("run/nvpair-proxy/control.sock")
+    }
+
+    /// With a daemon whose documents are of this schema.
+    pub fn with_daemon_of_schema(version: u32) -> Self {
+        let world = Self::with_daemon();
+        let queries = &world.daemon.as_ref().unwrap().queries;
+        *queries.schema.lock().unwrap() = version;
+        world
     }
 
     /// The commands the daemon got.
@@ -156,6 +165,39 @@ async fn answer(mut queue: CommandQueue, seen: Arc<Mutex<Vec<String>>>) {
                 });
                 format!("set-port {engine} {port}")
             },
+            DaemonCommand::AddNode(node, r) => {
+                let NodeSetting {
+                    engine,
+                    url,
+                    name,
+                    models,
+                    api_key,
+                    slots,
+                    ..
+                } = node.setting.clone();
+                let id = name.clone().unwrap_or_else(|| url.host.clone());
+                r.answer(match url.port {
+                    1 => Err(CommandError::refused("it is a facade of this daemon")),
+                    _ => Ok(NodeAdded {
+                        schema_version: SCHEMA_VERSION,
+                        engine,
+                        id: id.as_str().into(),
+                        url: url.to_string(),
+                        replaced: false,
+                        saved: true,
+                        state: NodeState::Healthy,
+                        reason: None,
+                        models: models.clone().unwrap_or_default(),
+                    }),
+                });
+                let key = api_key.map(|k| k.reveal().to_owned());
+                format!("add {engine} {url} {name:?} {models:?} {key:?} {slots:?}")
+            },
+            DaemonCommand::RemoveNode(engine, id, r) => {
+                let text = format!("remove {engine} {id}");
+                r.answer(Ok(id.as_str() == "tower"));
+                text
+            },
             _ => "another command".to_owned(),
         };
         seen.lock().unwrap().push(text);
@@ -167,10 +209,20 @@ pub fn engine(id: &str) -> EngineId {
 }
 
 /// Two facades; two Ollama nodes and two LM Studio nodes of the same name.
-#[derive(Default)]
 struct Canned {
     filter: Mutex<Option<WorkloadFilter>>,
     feed: Feed,
+    schema: Mutex<u32>,
+}
+
+impl Default for Canned {
+    fn default() -> Self {
+        Self {
+            filter: Mutex::default(),
+            feed: Feed::default(),
+            schema: Mutex::new(SCHEMA_VERSION),
+        }
+    }
 }
 
 fn node(engine_id: &str, id: &str, name: &str, kind: NodeKind, warm: &[&str]) -> NodeStatus {
@@ -263,7 +315,7 @@ impl Queries for Canned {
 
     fn status(&self) -> Status {
         Status {
-            schema_version: SCHEMA_VERSION,
+            schema_version: *self.schema.lock().unwrap(),
             daemon: self.info(),
             facades: vec![
                 facade("ollama", 11435, None),
@@ -304,6 +356,17 @@ impl Queries for Canned {
         failed.error = Some("upstream returned HTTP 400".into());
         failed.stats = None;
         failed.started_at = None;
+        // A node or a model that nobody knows has none.
+        let known = |name: &Option<String>, all: &[&str]| {
+            name.as_ref().is_none_or(|n| all.contains(&n.as_str()))
+        };
+        let nodes = ["this-pc", "tower", "gone", "uuid-1", "uuid-2"];
+        if !known(&filter.node, &nodes) || !known(&filter.model, &["qwen3:8b", "phi4"]) {
+            return WorkloadList {
+                schema_version: SCHEMA_VERSION,
+                workloads: vec![],
+            };
+        }
         WorkloadList {
             schema_version: SCHEMA_VERSION,
             workloads: vec![workload("ollama", 90, WorkloadState::Completed), failed],

@@ -15,6 +15,7 @@ mod demo;
 mod ending;
 mod journal;
 mod looping;
+mod nodes;
 mod ports;
 mod replay;
 mod serving;
