@@ -37,6 +37,8 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand models 'Show the models of all nodes'
             cand route 'Show where a request for a model would go now, and why'
             cand replay 'Ask what would happen with recorded requests now, or send such requests again'
+            cand nodes 'Show nodes, add some, remove some'
+            cand doctor 'Look for what may be wrong on this machine, each finding with its remedy'
             cand healthcheck 'Exit 0 if the daemon serves, for container and supervisor probes'
             cand completions 'Print the completion script of a shell'
             cand help 'Print this message or the help of the given subcommand(s)'
@@ -160,6 +162,88 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
+        &'nvpair-proxy;nodes'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+            cand list 'Show the nodes of all facades, where they are and how they are'
+            cand add 'Add a node: it is probed, used while it answers, and there again after a restart'
+            cand remove 'Remove a node that was added'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'nvpair-proxy;nodes;list'= {
+            cand --engine 'Only this facade'
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;nodes;add'= {
+            cand --name 'Its id instead of the host''s name'
+            cand --model 'A model it has (repeatable) [default: it is asked]'
+            cand --slots 'Requests it runs side by side [default: it is asked, else 1]'
+            cand --weight 'How much of the traffic it gets beside the others [default: 1]'
+            cand --api-key-file 'File with the key it wants; `-` reads it from stdin. Never written on a command line, where others can read it'
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;nodes;remove'= {
+            cand --engine 'The facade it belongs to; needed where several have it'
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;nodes;help'= {
+            cand list 'Show the nodes of all facades, where they are and how they are'
+            cand add 'Add a node: it is probed, used while it answers, and there again after a restart'
+            cand remove 'Remove a node that was added'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'nvpair-proxy;nodes;help;list'= {
+        }
+        &'nvpair-proxy;nodes;help;add'= {
+        }
+        &'nvpair-proxy;nodes;help;remove'= {
+        }
+        &'nvpair-proxy;nodes;help;help'= {
+        }
+        &'nvpair-proxy;doctor'= {
+            cand --config 'Configuration file, as of serve'
+            cand --cluster-dir 'Folder of the cluster''s certificates and pins [default: the running daemon''s]'
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
         &'nvpair-proxy;healthcheck'= {
             cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
             cand --color 'When to use colour; `auto` also obeys NO_COLOR'
@@ -191,6 +275,8 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand models 'Show the models of all nodes'
             cand route 'Show where a request for a model would go now, and why'
             cand replay 'Ask what would happen with recorded requests now, or send such requests again'
+            cand nodes 'Show nodes, add some, remove some'
+            cand doctor 'Look for what may be wrong on this machine, each finding with its remedy'
             cand healthcheck 'Exit 0 if the daemon serves, for container and supervisor probes'
             cand completions 'Print the completion script of a shell'
             cand help 'Print this message or the help of the given subcommand(s)'
@@ -210,6 +296,19 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
         &'nvpair-proxy;help;route'= {
         }
         &'nvpair-proxy;help;replay'= {
+        }
+        &'nvpair-proxy;help;nodes'= {
+            cand list 'Show the nodes of all facades, where they are and how they are'
+            cand add 'Add a node: it is probed, used while it answers, and there again after a restart'
+            cand remove 'Remove a node that was added'
+        }
+        &'nvpair-proxy;help;nodes;list'= {
+        }
+        &'nvpair-proxy;help;nodes;add'= {
+        }
+        &'nvpair-proxy;help;nodes;remove'= {
+        }
+        &'nvpair-proxy;help;doctor'= {
         }
         &'nvpair-proxy;help;healthcheck'= {
         }

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each module and those it may use, itself aside.
-const TABLE: [(&str, &str); 14] = [
+const TABLE: [(&str, &str); 15] = [
     ("rules", ""),
     ("wire", "rules"),
     ("config", "rules wire"),

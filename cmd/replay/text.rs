@@ -90,7 +90,7 @@ fn dry_table(dry: &DryReport, look: &Look) -> String {
         dry.no_owner_now.to_string(),
         String::new(),
     ]);
-    look.table(["NODE", "THEN", "NOW", "PEAK IN FLIGHT"], &rows, Fit::Cut)
+    look.table(["NODE", "THEN", "NOW", "PEAK IN FLIGHT"], &rows, Fit::Fold)
 }
 
 /// A node's name where no other has it, else its id.
@@ -166,7 +166,7 @@ fn groups(
         })
         .collect();
     let head = ["ENGINE", "MODEL", third, fourth, "WORKLOADS", "IDS"];
-    let mut text = look.table(head, &rows, Fit::Cut);
+    let mut text = look.table(head, &rows, Fit::Fold);
     if groups.len() > most {
         let more = groups.len() - most;
         text.push_str(&format!("  … and {more} more such lines; -v shows all\n"));
@@ -212,7 +212,7 @@ fn sent_report(report: &ReplayReport, sent: &SentReport, look: &Look) -> String 
             dash(s.tokens_per_second.map(|t| format!("{:.1}", t.p50)))
         }),
     ];
-    text.push_str(&look.table(["", "RECORDED", "REPLAYED"], &rows, Fit::Cut));
+    text.push_str(&look.table(["", "RECORDED", "REPLAYED"], &rows, Fit::Fold));
     let failures = sent.failures.iter().map(|f| (&f.reason, f.requests));
     text.push_str(&counted("Failed", failures));
     let skipped = sent.skipped.iter().map(|s| (&s.reason, s.workloads));
