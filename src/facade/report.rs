@@ -8,9 +8,10 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::{Method, Uri};
+use tokio::time::Instant;
 
 use crate::net::client_io::Door;
 use crate::rules::candidates::Target;
@@ -19,6 +20,7 @@ use crate::rules::outcome::End;
 use crate::rules::usage::Stats;
 use crate::state::events::Notice;
 use crate::state::facade::InFlight;
+use crate::state::fate::Commit;
 use crate::state::lifetime::Phase;
 use crate::state::scheduler::Claim;
 use crate::state::workloads::{Admission, Job};
@@ -142,8 +144,8 @@ impl Account {
         }));
     }
 
-    /// An answer of this node goes to the client.
-    pub fn commit(&mut self, target: &Target, status: u16) {
+    /// An answer of this node goes to the client. Takes the claim that made it the answer.
+    pub fn commit(&mut self, target: &Target, status: u16, _claimed: Commit) {
         self.status = status;
         self.node = Some(target.node.clone());
         self.error = None;

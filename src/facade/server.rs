@@ -25,6 +25,7 @@ use crate::net::answers;
 use crate::net::client_io::{ClientIo, Door};
 use crate::net::listen::tune;
 use crate::net::rewound::Rewound;
+use crate::net::stream::Stream;
 use crate::rules::ingress::{Door as Rules, Refusal};
 use crate::rules::route::{Class, Dialect, classify, dialect};
 use crate::state::lifetime::{Lifetime, Phase};
@@ -100,6 +101,11 @@ async fn connection(facade: Facade, stream: TcpStream, client: SocketAddr) {
         // On the heap, so that it does not make every connection's state larger.
         return Box::pin(ingress::connection(facade, stream, client)).await;
     }
+    plaintext(facade, stream.into(), client).await;
+}
+
+/// Serves a connection that speaks plain HTTP to its end.
+pub async fn plaintext(facade: Facade, stream: Stream, client: SocketAddr) {
     let context = facade.context.clone();
     let door = Arc::<Door>::default();
     let io = ClientIo::new(stream, door.clone());

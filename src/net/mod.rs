@@ -14,6 +14,7 @@ pub mod listen;
 pub mod members;
 pub mod rewound;
 pub mod sockets;
+pub mod stream;
 pub mod tls;
 pub mod upstream;
 pub mod watched;

@@ -20,16 +20,14 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustc_hash::FxHashMap;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio::time::{interval, timeout};
 
-use crate::rules::addresses::parse_ip;
 use crate::rules::budget::{Cap, DIAL_TIMEOUT};
 use crate::rules::candidates::{Kind, Target};
 
 use super::body::RequestBody;
-use super::listen::tune;
+use super::stream::{Network, Stream, socket};
 use super::tls::{Cluster, Pair};
 
 /// llama-server closes an idle connection after 5 s: give it up before. Counted in ticks of a
@@ -120,15 +118,17 @@ pub struct Upstreams {
     /// Those to peers, by principal.
     peers: Mutex<FxHashMap<String, Pool>>,
     cluster: Option<Arc<Cluster>>,
+    network: Arc<Network>,
     tick: AtomicU64,
 }
 
 impl Upstreams {
     /// Empty pools, swept once a second for as long as they live. Peers are reached only with a
     /// cluster.
-    pub fn new(cluster: Option<Arc<Cluster>>) -> Arc<Self> {
+    pub fn new(cluster: Option<Arc<Cluster>>, network: Arc<Network>) -> Arc<Self> {
         let pool = Arc::new(Self {
             cluster,
+            network,
             ..Self::default()
         });
         tokio::spawn(sweep(Arc::downgrade(&pool)));
@@ -239,7 +239,7 @@ impl Upstreams {
     async fn dial(&self, to: &Address<'_>) -> io::Result<Connection> {
         let dialled = timeout(DIAL_TIMEOUT, async {
             let Some(peer) = to.peer else {
-                return converse(connect(to).await?, None).await;
+                return converse(self.network.connect(to.host, to.port).await?, None).await;
             };
             // As it is at this moment: the pin may have gone since the peer was chosen.
             let pinned = self.cluster.as_ref().and_then(|cluster| {
@@ -250,7 +250,9 @@ impl Upstreams {
                 let text = "the peer's certificate is not pinned";
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
             };
-            let stream = cluster.connect(&pair, connect(to).await?).await?;
+            let stream = cluster
+                .connect(&pair, socket(to.host, to.port).await?)
+                .await?;
             converse(stream, Some(Box::new(pair))).await
         });
         dialled
@@ -314,8 +316,8 @@ async fn sweep(pool: Weak<Upstreams>) {
 ///
 /// # Errors
 /// None within the limit.
-pub async fn dial_plain(to: &Address<'_>) -> io::Result<TcpStream> {
-    let dialled = timeout(DIAL_TIMEOUT, connect(to)).await;
+pub async fn dial_plain(network: &Network, to: &Address<'_>) -> io::Result<Stream> {
+    let dialled = timeout(DIAL_TIMEOUT, network.connect(to.host, to.port)).await;
     dialled.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
@@ -340,15 +342,6 @@ async fn converse(
         reused: false,
         pair,
     })
-}
-
-async fn connect(to: &Address<'_>) -> io::Result<TcpStream> {
-    let stream = match parse_ip(to.host) {
-        Some(ip) => TcpStream::connect((ip, to.port)).await?,
-        None => TcpStream::connect((to.host, to.port)).await?,
-    };
-    tune(&stream)?;
-    Ok(stream)
 }
 
 #[cfg(test)]
@@ -434,7 +427,7 @@ mod tests {
         let here = dir.path().join("a");
         let cluster_of_a = cluster(&here, &a, &b);
         let (port, dialled) = peer(cluster(&dir.path().join("b"), &b, &a)).await;
-        let pool = Upstreams::new(Some(cluster_of_a.clone()));
+        let pool = Upstreams::new(Some(cluster_of_a.clone()), Arc::default());
         for _ in 0..3 {
             ask(&pool, port, "b").await.unwrap();
         }
@@ -457,7 +450,7 @@ mod tests {
     async fn a_peer_is_never_dialled_in_plain() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let pool = Upstreams::new(None);
+        let pool = Upstreams::new(None, Arc::default());
         let refused = ask(&pool, port, "b").await;
         assert!(matches!(refused, Err(SendError::Dial(_))), "{refused:?}");
         let accepted = timeout(Duration::from_millis(50), listener.accept()).await;

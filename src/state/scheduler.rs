@@ -3,7 +3,7 @@
 //! Owns: choose-and-count as one step; a claim that follows the request and is dropped with it.
 //! Leaves to others: the order (`rules::policy`), the counts (`rules::reservations`).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use crate::rules::candidates::Candidate;
@@ -11,6 +11,7 @@ use crate::rules::hold::Hold;
 use crate::rules::ids::{Generation, NodeId};
 use crate::rules::policy::Policy;
 use crate::rules::reservations::{Board, Load};
+use crate::sync::{Mutex, MutexGuard};
 
 use super::command::PrioritySnapshot;
 
