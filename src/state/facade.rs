@@ -35,7 +35,8 @@ pub struct Routing {
 }
 
 impl Routing {
-    /// Whether the node is in either overlay: what an attempt's watcher asks (spec §5.3).
+    /// Whether the node is in either overlay and not known to be down: what an attempt's watcher
+    /// asks (spec §5.3).
     pub fn knows(&self, node: &NodeId) -> bool {
         self.known.contains(node)
     }
@@ -390,12 +391,10 @@ impl FacadeState {
             },
             pinned: &|principal| self.surroundings.is_pinned(principal),
         });
-        let known = inner
-            .relayed
-            .keys()
-            .chain(inner.manual.keys())
-            .cloned()
-            .collect();
+        let all = inner.relayed.iter().chain(&inner.manual);
+        // Who misses its probes is as gone as who is not listed: what waits for it must not.
+        let up = all.filter(|(_, node)| node.extra.unreachable.is_none());
+        let known = up.map(|(id, _)| id.clone()).collect();
         self.routing.send_replace(Arc::new(Routing {
             view,
             pin: inner.pin.clone(),
