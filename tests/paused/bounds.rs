@@ -255,3 +255,35 @@ fn another_route_asks_each_node_once_and_waits_for_nothing() {
         }
     });
 }
+
+/// What the fifth attempt came to is the answer: each row of the table that is no status.
+#[test]
+fn a_last_attempt_that_breaks_before_content_is_a_502() {
+    on_both_lanes(async |lane| {
+        let world = World::new(lane, defaults(), vec![(1, vec![vec![stream_head()]])]);
+        let answer = world.chat().await;
+        assert_eq!((answer.status, world.dials().len()), (502, 5));
+        assert!(
+            answer.body.contains("broke before any content"),
+            "{answer:?}"
+        );
+        world.is_over(State::Failed).await;
+    });
+}
+
+#[test]
+fn a_last_attempt_whose_node_leaves_is_a_502() {
+    on_both_lanes(async |lane| {
+        let mut scripts = vec![status(503, "busy"); 4];
+        scripts.push(vec![stream_head(), Step::Hold]);
+        let world = World::new(lane, defaults(), vec![(1, scripts)]);
+        let mut client = world.ask().await;
+        sleep(MIN).await;
+        assert_eq!(world.dials().len(), 5);
+        world.leaves(1);
+        let answer = world.answer(&mut client).await;
+        assert_eq!(answer.status, 502);
+        assert!(answer.body.contains("left discovery"), "{answer:?}");
+        world.is_over(State::Failed).await;
+    });
+}

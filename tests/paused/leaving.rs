@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use nvpair_proxy::rules::budget::Cap;
 use nvpair_proxy::rules::workload::State;
+use nvpair_proxy::state::activity::EVERY;
 use nvpair_proxy::state::settings::RequestSettings;
 use tokio::time::sleep;
 
-use crate::world::{Step, World, chunk, last_chunk, on_both_lanes, status, stream_head};
+use crate::world::{
+    Answer, Lane, Step, World, chunk, last_chunk, on_both_lanes, status, stream_head,
+};
 
 const S: Duration = Duration::from_secs(1);
 const MIN: Duration = Duration::from_secs(60);
@@ -196,5 +199,47 @@ fn a_watcher_sleeps_while_discovery_is_quiet() {
         assert!(world.closed().is_empty());
         drop(client);
         assert_eq!(world.end().await.0, State::Cancelled);
+    });
+}
+
+/// The answer is there, and then there is a bug. Returns the client's answer.
+async fn after_a_panic(lane: Lane, nth: usize) -> Answer {
+    let pause = Step::Wait(EVERY * 2);
+    let first = [stream_head(), chunk("data: 1\n\n"), pause.clone()];
+    let more = [chunk("data: 2\n\n"), pause, last_chunk()];
+    let script = first.into_iter().chain(more).collect();
+    let scripts = vec![(1, vec![script, status(200, "{}")])];
+    let world = World::new(lane, defaults(), scripts);
+    world.panics_at(nth);
+    let answer = world.chat().await;
+    let (state, error, _) = world.end().await;
+    let why = "request handler exited before completion";
+    assert_eq!((state, error.as_deref()), (State::Failed, Some(why)));
+    world.is_over(State::Failed).await;
+    assert_eq!(world.chat().await.status, 200, "it serves on");
+    answer
+}
+
+#[test]
+fn a_panic_in_a_stream_cuts_it_and_nothing_else() {
+    on_both_lanes(async |lane| {
+        let answer = after_a_panic(lane, 2).await;
+        assert!(answer.status == 200 && !answer.whole, "{answer:?}");
+        assert!(answer.body.contains("data: 1"));
+    });
+}
+
+#[test]
+fn a_panic_before_the_first_byte_never_looks_like_an_answer() {
+    on_both_lanes(async |lane| {
+        let answer = after_a_panic(lane, 1).await;
+        match lane {
+            Lane::Express => {
+                assert_eq!(answer.status, 500);
+                assert!(answer.body.contains("internal error"), "{answer:?}");
+            },
+            // The library has taken the answer over by then: all that is left is to cut it.
+            Lane::Library => assert!(!answer.whole, "{answer:?}"),
+        }
     });
 }

@@ -106,13 +106,16 @@ struct Seen {
     closed: Vec<Duration>,
 }
 
+/// Events of workloads, and at which sign of life from now on to panic.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<Vec<WorkloadInfo>>>);
+struct Told(Arc<Mutex<Vec<WorkloadInfo>>>, Arc<AtomicUsize>);
 
 impl Sink for Told {
     fn notice(&self, notice: &Notice) {
-        if let Notice::Workload(_, info) = notice {
-            self.0.lock().unwrap().push((**info).clone());
+        match notice {
+            Notice::Workload(_, info) => self.0.lock().unwrap().push((**info).clone()),
+            Notice::Activity(_) => assert!(self.1.fetch_sub(1, Ordering::Relaxed) != 1, "a bug"),
+            _ => {},
         }
     }
 }
@@ -210,6 +213,11 @@ impl World {
     /// When connections were closed by us, while their engine held them.
     pub fn closed(&self) -> Vec<Duration> {
         self.seen.lock().unwrap().closed.clone()
+    }
+
+    /// A bug strikes on the request's own task when bytes of an answer are told of for this time.
+    pub fn panics_at(&self, nth: usize) {
+        self.told.1.store(nth, Ordering::Relaxed);
     }
 
     /// A node comes back.
