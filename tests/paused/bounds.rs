@@ -287,3 +287,37 @@ fn a_last_attempt_whose_node_leaves_is_a_502() {
         world.is_over(State::Failed).await;
     });
 }
+
+/// A plain success: admitted, placed, started, ended.
+const SUCCESS: usize = 4;
+
+#[test]
+fn a_connection_that_was_closed_while_idle_costs_no_dispatch() {
+    on_both_lanes(async |lane| {
+        let world = World::new(lane, defaults(), vec![(1, vec![status(200, "{}")])]);
+        for n in 1..3 {
+            assert_eq!(world.chat().await.status, 200);
+            world.end().await;
+            assert_eq!((world.dials().len(), world.events()), (n, n * SUCCESS));
+        }
+        assert!(world.now() < S / 10, "no rest between: {:?}", world.now());
+    });
+}
+
+#[test]
+fn a_request_that_was_delivered_is_never_sent_again_unseen() {
+    on_both_lanes(async |lane| {
+        // The second request is read whole on the same connection, which then breaks.
+        let mut first = status(200, "{}");
+        first.push(Step::Again);
+        let world = World::new(lane, defaults(), vec![(1, vec![first, status(200, "{}")])]);
+        assert_eq!(world.chat().await.status, 200);
+        world.end().await;
+        assert_eq!(world.chat().await.status, 200);
+        world.end().await;
+        assert_eq!(world.dials().len(), 2, "the pool was used");
+        // Cleared and placed anew, behind a rest: a dispatch like any other.
+        assert_eq!(world.events(), 2 * SUCCESS + 2);
+        assert!(world.now() > S / 2, "{:?}", world.now());
+    });
+}

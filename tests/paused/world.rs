@@ -67,6 +67,8 @@ pub enum Step {
     Hold,
     /// Takes its own node out of discovery.
     Leave,
+    /// Reads another request from the same connection.
+    Again,
 }
 
 pub fn say(text: impl Into<String>) -> Step {
@@ -308,6 +310,11 @@ impl World {
         self.answer(&mut client).await
     }
 
+    /// Events told so far.
+    pub fn events(&self) -> usize {
+        self.told.0.lock().unwrap().len()
+    }
+
     /// Waits until one workload ended: its state and error, and when.
     pub async fn end(&self) -> (State, Option<String>, Duration) {
         loop {
@@ -391,6 +398,17 @@ fn network(
     }))
 }
 
+/// Reads to the end of a request, which is a line of JSON; `false` if none comes.
+async fn request(io: &mut DuplexStream, read: &mut Vec<u8>) -> bool {
+    read.clear();
+    while !String::from_utf8_lossy(read).contains("true}") {
+        if io.read_buf(read).await.unwrap_or(0) == 0 {
+            return false;
+        }
+    }
+    true
+}
+
 async fn serve(
     mut io: DuplexStream,
     script: Vec<Step>,
@@ -400,11 +418,8 @@ async fn serve(
     state: Arc<FacadeState>,
 ) {
     let mut read = Vec::new();
-    // To the end of the request, which is a line of JSON.
-    while !String::from_utf8_lossy(&read).contains("true}") {
-        if io.read_buf(&mut read).await.unwrap_or(0) == 0 {
-            return;
-        }
+    if !request(&mut io, &mut read).await {
+        return;
     }
     for step in script {
         let gone = match step {
@@ -420,6 +435,7 @@ async fn serve(
                 true
             },
             Step::Leave => state.remove_manual(&node(port).id).is_none(),
+            Step::Again => !request(&mut io, &mut read).await,
         };
         if gone {
             seen.lock().unwrap().closed.push(begun.elapsed());
