@@ -119,7 +119,7 @@ impl Workloads {
 
     /// By state: the live ones counted now, the ended ones since the start.
     pub fn counts(&self) -> WorkloadCounts {
-        self.lock_counts().clone()
+        *self.lock_counts()
     }
 
     /// A workload steps from one state to another.

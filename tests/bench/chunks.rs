@@ -27,7 +27,7 @@ use nvpair_proxy::rules::gate::{Gate, GateMode, Verdict};
 use nvpair_proxy::rules::usage::{Tap, TapKind};
 use nvpair_proxy::state::fate::Fate;
 use nvpair_proxy::state::settings::RequestSettings;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::io::{AsyncRead, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::Instant;
 
 use crate::world::{Lane, Step, World, chunk, last_chunk, stream_head};
