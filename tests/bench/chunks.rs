@@ -38,7 +38,7 @@ const LIMIT_US: f64 = 0.3;
 /// Streams of so many chunks, as a short answer has.
 const CHUNKS: usize = 64;
 const STREAMS: usize = 200;
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 100;
 
 /// One event of about 130 bytes, as an OpenAI stream has them.
 fn event() -> String {
