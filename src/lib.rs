@@ -8,12 +8,13 @@
 //! | layer | module | what it is | may use |
 //! |---|---|---|---|
 //! | 0 | [`rules`] | the decisions: no clock, random, lock, socket, file, async | nothing |
+//! | 0 | [`sync`] | the locks of `state` under one name, so that a test can instrument them | nothing |
 //! | 1 | [`wire`] | shapes of what is sent and received | `rules` |
 //! | 2 | [`config`] | files, flags and environment to valid values | `rules`, `wire` |
 //! | 2 | [`store`] | what outlives the process, or is shared with others | `rules`, `wire` |
 //! | 2 | [`net`] | bytes in and out | `rules`, `wire` |
 //! | 2 | [`telemetry`] | the log | `rules`, `wire` |
-//! | 3 | [`state`] | the only locks; commands, queries and events | `rules`, `wire`, `config`, `store` |
+//! | 3 | [`state`] | the only locks; commands, queries and events | `rules`, `sync`, `wire`, `config`, `store` |
 //! | 4 | [`demo`] | sample engines | up to `state` |
 //! | 4 | [`replay`] | recorded workloads again, dry or sent | up to `state` |
 //! | 5 | [`facade`] | the path of a request | `rules`, `wire`, `net`, `telemetry`, `state` |
@@ -77,5 +78,6 @@ pub mod replay;
 pub mod rules;
 pub mod state;
 pub mod store;
+pub mod sync;
 pub mod telemetry;
 pub mod wire;

@@ -15,7 +15,7 @@ const TABLE: [(&str, &str); 16] = [
     ("store", "rules wire"),
     ("net", "rules wire"),
     ("telemetry", "rules wire"),
-    ("state", "rules wire config store"),
+    ("state", "rules sync wire config store"),
     ("demo", "rules wire config store net telemetry state"),
     ("replay", "rules wire config store net telemetry state"),
     ("facade", "rules wire net telemetry state"),

@@ -578,8 +578,8 @@ mod tests {
         ));
         let context = Arc::new(Context {
             shared: shared.clone(),
-            upstreams: Upstreams::new(None),
-            sockets: Sockets::new(),
+            upstreams: Upstreams::new(None, Arc::default()),
+            sockets: Sockets::new(Arc::default()),
             cluster: None,
             lifetime: Arc::<Lifetime>::default(),
             activity: Activity::default(),

@@ -23,6 +23,7 @@ use crate::facade::Context;
 use crate::net::listen::Scope;
 use crate::net::places::Places;
 use crate::net::sockets::Sockets;
+use crate::net::stream::Network;
 use crate::net::tls::Cluster;
 use crate::net::upstream::Upstreams;
 use crate::replay::{self, Recordings};
@@ -187,10 +188,11 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
     shared.replay_with(Arc::new(replays));
     let in_cluster = cluster_dir.is_some();
     let cluster = open_cluster(cluster_dir)?;
+    let network = Arc::<Network>::default();
     let context = Arc::new(Context {
         shared: shared.clone(),
-        upstreams: Upstreams::new(cluster.clone()),
-        sockets: Sockets::new(),
+        upstreams: Upstreams::new(cluster.clone(), network.clone()),
+        sockets: Sockets::new(network),
         cluster,
         lifetime: lifetime.clone(),
         activity: Activity::default(),

@@ -18,6 +18,7 @@ use crate::rules::candidates::Target;
 use crate::rules::model_scan::ModelScan;
 use crate::rules::outcome::Effort;
 use crate::rules::usage::{Tap, TapKind};
+use crate::state::fate::Commit;
 
 use super::answer::Content;
 use super::attempt::{self, Committed};
@@ -97,7 +98,7 @@ impl Lane for Exchange {
         &mut self,
         round: &mut Round,
         target: &Arc<Target>,
-    ) -> Result<Committed, Lost> {
+    ) -> Result<(Committed, Commit), Lost> {
         let mut request = Some(self.request(target));
         attempt::run(round, target, &mut request).await
     }
@@ -124,7 +125,7 @@ impl Exchange {
         first: crate::rules::dispatch::Action,
     ) -> Response<Content> {
         match round.drive(&mut *self, first).await {
-            Ok((target, committed)) => self.commit(*round, target, committed),
+            Ok((target, committed, claimed)) => self.commit(*round, target, committed, claimed),
             Err(answer) => {
                 let page = self.head.headers.contains_key(header::ORIGIN);
                 own(round.answer(answer, page))
@@ -154,9 +155,10 @@ impl Exchange {
         mut round: Round,
         target: Arc<Target>,
         mut committed: Committed,
+        claimed: Commit,
     ) -> Response<Content> {
         let status = committed.head.status;
-        round.report.commit(&target, status.as_u16());
+        round.report.commit(&target, status.as_u16(), claimed);
         for (name, value) in round.response_headers(&target).into_iter().flatten() {
             if let Ok(value) = HeaderValue::try_from(value) {
                 committed.head.headers.insert(name, value);

@@ -34,7 +34,7 @@ use crate::state::facade::{FacadeState, Routing};
 use crate::state::lifetime::Lifetime;
 use crate::state::shared::Shared;
 
-pub use server::accept;
+pub use server::{accept, plaintext};
 
 /// Told of a transport failure on the request path, so that a driver may probe early.
 pub type OnFailure = Box<dyn Fn(EngineId, &NodeId) + Send + Sync>;

@@ -20,6 +20,7 @@ use crate::rules::nearest::nearest;
 use crate::rules::outcome::{Effort, Failure};
 use crate::rules::policy::Ask;
 use crate::rules::route::dialect;
+use crate::state::fate::Commit;
 use crate::state::pool::Place;
 
 use super::report::Report;
@@ -64,12 +65,12 @@ pub trait Lane {
     /// What a committed attempt leaves to be streamed.
     type Committed;
 
-    /// One attempt, up to its commit.
+    /// One attempt, up to its commit and the claim of it.
     fn attempt(
         &mut self,
         round: &mut Round,
         target: &Arc<Target>,
-    ) -> impl Future<Output = Result<Self::Committed, Lost>> + Send;
+    ) -> impl Future<Output = Result<(Self::Committed, Commit), Lost>> + Send;
 }
 
 /// One request on its way.
@@ -116,7 +117,7 @@ impl Round {
         &mut self,
         lane: &mut L,
         mut action: Action,
-    ) -> Result<(Arc<Target>, L::Committed), Answer> {
+    ) -> Result<(Arc<Target>, L::Committed, Commit), Answer> {
         loop {
             let event = match action {
                 Action::Resolve => self.resolve(),
@@ -128,7 +129,7 @@ impl Round {
                     }
                     let target = self.place(candidate, last);
                     match lane.attempt(self, &target).await {
-                        Ok(committed) => return Ok((target, committed)),
+                        Ok((committed, claimed)) => return Ok((target, committed, claimed)),
                         Err(lost) => {
                             self.lost(&target, &lost, last);
                             Event::Failed(lost.failure)

@@ -27,6 +27,7 @@ use crate::net::client_io::{ClientIo, Door};
 use crate::net::listen::tune;
 use crate::net::places::{Admission, Place};
 use crate::net::rewound::Rewound;
+use crate::net::stream::Stream;
 use crate::net::strict_io::StrictIo;
 use crate::rules::ingress::{Door as Rules, Refusal};
 use crate::rules::route::{Class, Dialect, classify, dialect};
@@ -157,9 +158,15 @@ async fn connection(facade: Facade, stream: TcpStream, client: SocketAddr, place
         // On the heap, so that it does not make every connection's state larger.
         return Box::pin(ingress::connection(facade, stream, client, place)).await;
     }
+    plaintext(facade, stream.into(), client, Some(place)).await;
+}
+
+/// Serves a connection that speaks plain HTTP to its end. One that was not accepted here, such as a
+/// pipe, has no place.
+pub async fn plaintext(facade: Facade, stream: Stream, client: SocketAddr, place: Option<Place>) {
     let context = facade.context.clone();
     let door = Arc::<Door>::default();
-    let io = ClientIo::new(stream, door.clone(), Some(place));
+    let io = ClientIo::new(stream, door.clone(), place);
     let (address, phase) = (client.ip().to_canonical(), context.lifetime.follow());
     let mut cut = context.lifetime.follow();
     let express = Express::new(facade.clone(), door.clone(), address, io, phase);

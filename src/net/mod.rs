@@ -17,6 +17,7 @@ pub mod rewound;
 pub mod server_tls;
 pub mod sockets;
 pub mod stir;
+pub mod stream;
 pub mod strict_io;
 pub mod tls;
 pub mod upstream;

@@ -21,16 +21,14 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustc_hash::FxHashMap;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio::time::{interval, timeout};
 
-use crate::rules::addresses::parse_ip;
 use crate::rules::budget::{Cap, DIAL_TIMEOUT};
 use crate::rules::candidates::{Kind, Target};
 
 use super::body::RequestBody;
-use super::listen::tune;
+use super::stream::{Network, Stream, socket};
 use super::tls::{Cluster, Pair};
 
 /// llama-server closes an idle connection after 5 s: give it up before. Counted in ticks of a
@@ -121,15 +119,17 @@ pub struct Upstreams {
     /// Those to peers, by principal.
     peers: Mutex<FxHashMap<String, Pool>>,
     cluster: Option<Arc<Cluster>>,
+    network: Arc<Network>,
     tick: AtomicU64,
 }
 
 impl Upstreams {
     /// Empty pools, swept once a second for as long as they live. Peers are reached only with a
     /// cluster.
-    pub fn new(cluster: Option<Arc<Cluster>>) -> Arc<Self> {
+    pub fn new(cluster: Option<Arc<Cluster>>, network: Arc<Network>) -> Arc<Self> {
         let pool = Arc::new(Self {
             cluster,
+            network,
             ..Self::default()
         });
         tokio::spawn(sweep(Arc::downgrade(&pool)));
@@ -241,7 +241,7 @@ impl Upstreams {
     async fn dial(&self, to: &Address<'_>) -> io::Result<Connection> {
         let dialled = timeout(DIAL_TIMEOUT, async {
             let Some(peer) = to.peer else {
-                return converse(connect(to).await?, None).await;
+                return converse(self.network.connect(to.host, to.port).await?, None).await;
             };
             // As it is at this moment: the pin may have gone since the peer was chosen.
             let pinned = self.cluster.as_ref().and_then(|cluster| {
@@ -252,7 +252,9 @@ impl Upstreams {
                 let text = "the peer's certificate is not pinned";
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
             };
-            let stream = cluster.connect(&pair, connect(to).await?).await?;
+            let stream = cluster
+                .connect(&pair, socket(to.host, to.port).await?)
+                .await?;
             converse(stream, Some(Box::new(pair))).await
         });
         dialled
@@ -316,8 +318,8 @@ async fn sweep(pool: Weak<Upstreams>) {
 ///
 /// # Errors
 /// None within the limit.
-pub async fn dial_plain(to: &Address<'_>) -> io::Result<TcpStream> {
-    let dialled = timeout(DIAL_TIMEOUT, connect(to)).await;
+pub async fn dial_plain(network: &Network, to: &Address<'_>) -> io::Result<Stream> {
+    let dialled = timeout(DIAL_TIMEOUT, network.connect(to.host, to.port)).await;
     dialled.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
@@ -342,15 +344,6 @@ async fn converse(
         reused: false,
         pair,
     })
-}
-
-async fn connect(to: &Address<'_>) -> io::Result<TcpStream> {
-    let stream = match parse_ip(to.host) {
-        Some(ip) => TcpStream::connect((ip, to.port)).await?,
-        None => TcpStream::connect((to.host, to.port)).await?,
-    };
-    tune(&stream)?;
-    Ok(stream)
 }
 
 /// The library sends no body of unknown length with some methods, unless it is told how.
@@ -447,7 +440,7 @@ mod tests {
         let here = dir.path().join("a");
         let cluster_of_a = cluster(&here, &a, &b);
         let (port, dialled) = peer(cluster(&dir.path().join("b"), &b, &a)).await;
-        let pool = Upstreams::new(Some(cluster_of_a.clone()));
+        let pool = Upstreams::new(Some(cluster_of_a.clone()), Arc::default());
         for _ in 0..3 {
             ask(&pool, port, "b").await.unwrap();
         }
@@ -470,7 +463,7 @@ mod tests {
     async fn a_peer_is_never_dialled_in_plain() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let pool = Upstreams::new(None);
+        let pool = Upstreams::new(None, Arc::default());
         let refused = ask(&pool, port, "b").await;
         assert!(matches!(refused, Err(SendError::Dial(_))), "{refused:?}");
         let accepted = timeout(Duration::from_millis(50), listener.accept()).await;

@@ -8,6 +8,7 @@ pub mod discovery;
 pub mod events;
 pub mod explain;
 pub mod facade;
+pub mod fate;
 pub mod fleet;
 pub mod follow;
 pub mod lifetime;

@@ -3,7 +3,7 @@
 //! Owns: choose-and-count as one step; a claim that follows the request and is dropped with it.
 //! Leaves to others: the order (`rules::policy`), the counts (`rules::reservations`).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use crate::rules::candidates::{Candidate, Target};
@@ -13,6 +13,7 @@ use crate::rules::ids::{Generation, NodeId};
 use crate::rules::policy::{Ask, Policy, Preview, Selector};
 use crate::rules::pool::ema::Sample;
 use crate::rules::reservations::{Board, Load, Seat};
+use crate::sync::{Mutex, MutexGuard};
 
 use super::command::PrioritySnapshot;
 

@@ -7,15 +7,16 @@
 mod record;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, OnceLock, PoisonError};
+
+use tokio::time::Instant;
 
 use crate::rules::engine::EngineId;
 use crate::rules::ids::{JobId, NodeId, RunId};
 use crate::rules::outcome::{End, Failure};
 use crate::rules::reservations::Load;
 use crate::rules::workload::{Lifecycle, Numbered, State};
+use crate::sync::{Mutex, MutexGuard};
 use crate::wire::broker::{Stats, WorkloadInfo};
 use crate::wire::control::{TimelineEntry, Workload, WorkloadCounts, WorkloadFilter};
 use crate::wire::journal::{Framing, Record};
@@ -55,7 +56,8 @@ pub struct Workloads {
     run_id: RunId,
     events: Arc<Events>,
     recent: Mutex<VecDeque<Arc<Job>>>,
-    ended: [AtomicU64; 3],
+    /// The live ones by state, and what ended since the start: one moment, whoever looks.
+    counts: Mutex<WorkloadCounts>,
     kept: OnceLock<Box<dyn Finished>>,
     feed: Feed,
 }
@@ -67,7 +69,7 @@ impl Workloads {
             run_id,
             events,
             recent: Mutex::default(),
-            ended: Default::default(),
+            counts: Mutex::default(),
             kept: OnceLock::new(),
             feed: Feed::default(),
         }
@@ -104,6 +106,7 @@ impl Workloads {
         {
             let mut inner = job.lock();
             job.note(&mut inner, 0, Step::Admitted);
+            self.count(None, State::Queued);
             job.send(&inner, WorkloadNotice::Submitted, first);
         }
         let mut recent = self.recent();
@@ -116,19 +119,21 @@ impl Workloads {
 
     /// By state: the live ones counted now, the ended ones since the start.
     pub fn counts(&self) -> WorkloadCounts {
-        let mut counts = WorkloadCounts::default();
-        for job in self.recent().iter() {
-            match job.lock().life.state() {
-                State::Queued => counts.queued += 1,
-                State::Running => counts.running += 1,
-                _ => {},
-            }
+        *self.lock_counts()
+    }
+
+    /// A workload steps from one state to another.
+    fn count(&self, from: Option<State>, to: State) {
+        let mut counts = self.lock_counts();
+        if let Some(from) = from {
+            let n = of_state(&mut counts, from);
+            *n = n.saturating_sub(1);
         }
-        let [completed, failed, cancelled] = &self.ended;
-        counts.completed = completed.load(Ordering::Relaxed);
-        counts.failed = failed.load(Ordering::Relaxed);
-        counts.cancelled = cancelled.load(Ordering::Relaxed);
-        counts
+        *of_state(&mut counts, to) += 1;
+    }
+
+    fn lock_counts(&self) -> MutexGuard<'_, WorkloadCounts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Newest first.
@@ -165,6 +170,16 @@ impl Workloads {
 
     fn recent(&self) -> MutexGuard<'_, VecDeque<Arc<Job>>> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn of_state(counts: &mut WorkloadCounts, state: State) -> &mut u64 {
+    match state {
+        State::Queued => &mut counts.queued,
+        State::Running => &mut counts.running,
+        State::Completed => &mut counts.completed,
+        State::Failed => &mut counts.failed,
+        State::Cancelled => &mut counts.cancelled,
     }
 }
 
@@ -233,7 +248,9 @@ impl Job {
     /// Committed on a node with this status.
     pub fn start(&self, node: &NodeId, status: u16) {
         let mut inner = self.lock();
+        let before = inner.life.state();
         if let Some(n) = inner.life.start(node) {
+            self.all.count(Some(before), State::Running);
             let age = self.age();
             inner.started_at = Some(self.admission.created_at + age);
             inner.status = Some(status);
@@ -251,9 +268,11 @@ impl Job {
     pub fn finish(&self, end: End, status: Option<u16>, stats: Option<Stats>) {
         let (state, error) = end.terminal();
         let mut inner = self.lock();
+        let before = inner.life.state();
         let Some(n) = inner.life.finish(state) else {
             return;
         };
+        self.all.count(Some(before), state);
         let age = self.age();
         let ended_at = self.admission.created_at + age;
         inner.ended_at = Some(ended_at);
@@ -262,12 +281,10 @@ impl Job {
         inner.stats = stats;
         let why = inner.error.clone();
         self.note(&mut inner, age, Step::Ended(state, why));
-        let (counter, notice) = match state {
-            State::Completed => (0, WorkloadNotice::Completed),
-            State::Cancelled => (2, WorkloadNotice::Errored),
-            _ => (1, WorkloadNotice::Errored),
+        let notice = match state {
+            State::Completed => WorkloadNotice::Completed,
+            _ => WorkloadNotice::Errored,
         };
-        self.all.ended[counter].fetch_add(1, Ordering::Relaxed);
         self.send(&inner, notice, n);
         if let Some(kept) = self.all.kept.get() {
             kept.finished(self.record(&inner, ended_at));
