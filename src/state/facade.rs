@@ -21,9 +21,9 @@ use crate::rules::discovery::{Diff, Node, diff};
 use crate::rules::engine::EngineId;
 use crate::rules::ids::{JobId, NodeId};
 
-use super::command::LocalBackend;
 use super::confirm::{Confirmation, Confirmed};
 use super::scheduler::Scheduler;
+use super::told::LocalBackend;
 
 /// What a request routes by: one consistent moment of the facade.
 #[derive(Debug, Default)]

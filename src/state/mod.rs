@@ -19,4 +19,5 @@ pub mod replays;
 pub mod scheduler;
 pub mod settings;
 pub mod shared;
+pub mod told;
 pub mod workloads;

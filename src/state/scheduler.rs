@@ -15,7 +15,7 @@ use crate::rules::pool::ema::Sample;
 use crate::rules::reservations::{Board, Load, Seat};
 use crate::sync::{Mutex, MutexGuard};
 
-use super::command::PrioritySnapshot;
+use super::told::PrioritySnapshot;
 
 struct Inner {
     board: Board,

@@ -4,6 +4,8 @@
 //! Leaves to others: which event follows which (`rules::workload`), when something happens
 //! (`facade`), keeping what ended (a [`Finished`] sink).
 
+// Said in full, since `tests/interleave` reads this file from elsewhere.
+#[path = "workloads/record.rs"]
 mod record;
 
 use std::collections::VecDeque;

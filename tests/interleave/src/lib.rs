@@ -3,10 +3,29 @@
 
 #[path = "../../../src/rules/mod.rs"]
 pub mod rules;
-#[path = "../../../src/state/mod.rs"]
-pub mod state;
 #[path = "../../../src/wire/mod.rs"]
 pub mod wire;
+
+/// Of `src/state` what a request meets others at; the rest needs more of the library.
+#[path = "."]
+pub mod state {
+    #[path = "../../../src/state/confirm.rs"]
+    pub mod confirm;
+    #[path = "../../../src/state/events.rs"]
+    pub mod events;
+    #[path = "../../../src/state/facade.rs"]
+    pub mod facade;
+    #[path = "../../../src/state/fate.rs"]
+    pub mod fate;
+    #[path = "../../../src/state/follow.rs"]
+    pub mod follow;
+    #[path = "../../../src/state/scheduler.rs"]
+    pub mod scheduler;
+    #[path = "../../../src/state/told.rs"]
+    pub mod told;
+    #[path = "../../../src/state/workloads.rs"]
+    pub mod workloads;
+}
 
 /// In the place of `src/sync.rs`.
 pub mod sync {

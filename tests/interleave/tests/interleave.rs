@@ -13,14 +13,14 @@ use interleave::rules::discovery::{Extra, Node};
 use interleave::rules::engine::EngineId;
 use interleave::rules::ids::{JobId, NodeId, RunId};
 use interleave::rules::outcome::{End, Failure};
-use interleave::rules::policy::Policy;
+use interleave::rules::policy::{Ask, Policy};
 use interleave::rules::reservations::Load;
 use interleave::rules::workload::State;
-use interleave::state::command::PrioritySnapshot;
 use interleave::state::events::{Events, Notice, Sink, WorkloadNotice};
 use interleave::state::facade::{Alone, FacadeState};
 use interleave::state::fate::Fate;
 use interleave::state::scheduler::{Claim, Scheduler};
+use interleave::state::told::PrioritySnapshot;
 use interleave::state::workloads::{Admission, Job, Workloads};
 use interleave::sync::Mutex as Watched;
 use interleave::wire::control::WorkloadFilter;
@@ -92,7 +92,7 @@ fn admit(all: &Arc<Workloads>, id: u64) -> Arc<Job> {
 fn board() -> (Arc<Scheduler>, Vec<Candidate>) {
     let scheduler = Arc::new(Scheduler::new(Policy::Listed));
     scheduler.apply(snapshot(1));
-    let facade = FacadeState::new(ollama(), Arc::new(Alone));
+    let facade = FacadeState::new(ollama(), Arc::new(Alone), scheduler.clone());
     for (id, port) in [("a", 1), ("b", 2)] {
         let new = facade.add_manual(Node {
             id: id.into(),
@@ -123,7 +123,12 @@ fn snapshot(generation: u64) -> PrioritySnapshot {
 fn choose(scheduler: &Arc<Scheduler>, candidates: &[Candidate]) -> (Claim, NodeId) {
     let mut claim = Claim::new(scheduler.clone());
     let mut mine = candidates.to_vec();
-    scheduler.order(None, &mut mine, Some(&mut claim));
+    let ask = Ask {
+        engine: ollama(),
+        model: "m:latest",
+        pin: None,
+    };
+    scheduler.order(ask, &mut mine, Some(&mut claim));
     (claim, mine[0].target.node.clone())
 }
 
