@@ -14,6 +14,7 @@ use nvpair_proxy::daemon::{self, Driver as DaemonDriver, Opened, Options, Row, S
 use nvpair_proxy::rules::log_level::LogLevel;
 use nvpair_proxy::state::settings::RequestSettings;
 use nvpair_proxy::telemetry::logging;
+use nvpair_proxy::telemetry::manager::Manager;
 
 use crate::cli::{Driver, Globals, ServeArgs};
 use crate::connect;
@@ -49,6 +50,7 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
         state_dir: paths::state_dir(&process_env),
         log,
         drain: settings.drain_timeout,
+        manager: Manager::of_process(brokered),
         driver: match driver {
             Driver::Stdio => DaemonDriver::Stdio,
             Driver::Ipc(endpoint) => DaemonDriver::Ipc(endpoint),

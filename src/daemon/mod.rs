@@ -4,6 +4,7 @@
 //! `commands` carries commands out, `supervisor` holds the listeners.
 
 mod commands;
+mod heartbeat;
 mod journal;
 mod shutdown;
 mod supervisor;
@@ -28,13 +29,14 @@ use crate::state::activity::Activity;
 use crate::state::command::Commands;
 use crate::state::events::Events;
 use crate::state::facade::{Alone, Surroundings};
-use crate::state::lifetime::Lifetime;
+use crate::state::lifetime::{Lifetime, Phase};
 use crate::state::query::Queries;
 use crate::state::scheduler::Scheduler;
 use crate::state::settings::RequestSettings;
 use crate::state::shared::Shared;
 use crate::store::ports::Ports;
 use crate::telemetry::logging::LogHandle;
+use crate::telemetry::manager::Manager;
 use crate::wire::control::{DaemonInfo, Mode};
 
 pub use crate::director::Row;
@@ -78,6 +80,8 @@ pub struct Options {
     pub log: LogHandle,
     /// How long a standalone daemon drains at SIGTERM.
     pub drain: Duration,
+    /// The service manager that is told of start, life and end.
+    pub manager: Manager,
 }
 
 /// What a standalone start shows a person.
@@ -141,6 +145,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         state_dir,
         log,
         drain,
+        manager,
     } = options;
     let brokered = matches!(driver, Driver::Stdio | Driver::Ipc(_));
     let machine = machine_name();
@@ -224,9 +229,11 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         },
         None => None,
     };
+    heartbeat::start(manager.clone(), context.clone(), executor.abort_handle());
     let mut parts = shutdown::Parts {
-        context,
+        context: context.clone(),
         executor,
+        manager: manager.clone(),
         server,
         journal,
         link: None,
@@ -257,6 +264,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
             parts.joined(started, begun, opened);
         },
     }
+    manager.ready(&heartbeat::summary(&context, Phase::Running));
     Ok(parts.until_stopped(stop, signals).await)
 }
 
