@@ -17,6 +17,7 @@ use nvpair_proxy::telemetry::logging;
 use nvpair_proxy::telemetry::manager::Manager;
 
 use crate::cli::{Driver, Globals, ServeArgs};
+use crate::clients;
 use crate::connect;
 use crate::errors::{CliError, Kind};
 use crate::output::{self, Look, StartupRow};
@@ -139,6 +140,8 @@ fn startup(opened: &Opened, demo: bool, look: &Look) -> String {
         if demo { "demo" } else { "standalone" },
         output::startup_table(&rows, look),
     );
+    let places = opened.rows.iter().map(|row| (row.engine, row.port));
+    text.push_str(&format!("{}\n", clients::table(places, look)));
     let tries: Vec<_> = opened.rows.iter().filter_map(try_line).collect();
     if demo && !tries.is_empty() {
         text.push_str(&format!("Try, in another terminal:\n{}\n", tries.concat()));

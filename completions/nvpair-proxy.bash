@@ -19,6 +19,9 @@ _nvpair__proxy() {
             nvpair__proxy,completions)
                 cmd="nvpair__proxy__subcmd__completions"
                 ;;
+            nvpair__proxy,generate)
+                cmd="nvpair__proxy__subcmd__generate"
+                ;;
             nvpair__proxy,healthcheck)
                 cmd="nvpair__proxy__subcmd__healthcheck"
                 ;;
@@ -27,9 +30,6 @@ _nvpair__proxy() {
                 ;;
             nvpair__proxy,models)
                 cmd="nvpair__proxy__subcmd__models"
-                ;;
-            nvpair__proxy,replay)
-                cmd="nvpair__proxy__subcmd__replay"
                 ;;
             nvpair__proxy,route)
                 cmd="nvpair__proxy__subcmd__route"
@@ -49,8 +49,29 @@ _nvpair__proxy() {
             nvpair__proxy,workloads)
                 cmd="nvpair__proxy__subcmd__workloads"
                 ;;
+            nvpair__proxy__subcmd__generate,help)
+                cmd="nvpair__proxy__subcmd__generate__subcmd__help"
+                ;;
+            nvpair__proxy__subcmd__generate,launchd)
+                cmd="nvpair__proxy__subcmd__generate__subcmd__launchd"
+                ;;
+            nvpair__proxy__subcmd__generate,systemd)
+                cmd="nvpair__proxy__subcmd__generate__subcmd__systemd"
+                ;;
+            nvpair__proxy__subcmd__generate__subcmd__help,help)
+                cmd="nvpair__proxy__subcmd__generate__subcmd__help__subcmd__help"
+                ;;
+            nvpair__proxy__subcmd__generate__subcmd__help,launchd)
+                cmd="nvpair__proxy__subcmd__generate__subcmd__help__subcmd__launchd"
+                ;;
+            nvpair__proxy__subcmd__generate__subcmd__help,systemd)
+                cmd="nvpair__proxy__subcmd__generate__subcmd__help__subcmd__systemd"
+                ;;
             nvpair__proxy__subcmd__help,completions)
                 cmd="nvpair__proxy__subcmd__help__subcmd__completions"
+                ;;
+            nvpair__proxy__subcmd__help,generate)
+                cmd="nvpair__proxy__subcmd__help__subcmd__generate"
                 ;;
             nvpair__proxy__subcmd__help,healthcheck)
                 cmd="nvpair__proxy__subcmd__help__subcmd__healthcheck"
@@ -60,9 +81,6 @@ _nvpair__proxy() {
                 ;;
             nvpair__proxy__subcmd__help,models)
                 cmd="nvpair__proxy__subcmd__help__subcmd__models"
-                ;;
-            nvpair__proxy__subcmd__help,replay)
-                cmd="nvpair__proxy__subcmd__help__subcmd__replay"
                 ;;
             nvpair__proxy__subcmd__help,route)
                 cmd="nvpair__proxy__subcmd__help__subcmd__route"
@@ -82,6 +100,12 @@ _nvpair__proxy() {
             nvpair__proxy__subcmd__help,workloads)
                 cmd="nvpair__proxy__subcmd__help__subcmd__workloads"
                 ;;
+            nvpair__proxy__subcmd__help__subcmd__generate,launchd)
+                cmd="nvpair__proxy__subcmd__help__subcmd__generate__subcmd__launchd"
+                ;;
+            nvpair__proxy__subcmd__help__subcmd__generate,systemd)
+                cmd="nvpair__proxy__subcmd__help__subcmd__generate__subcmd__systemd"
+                ;;
             *)
                 ;;
         esac
@@ -89,7 +113,7 @@ _nvpair__proxy() {
 
     case "${cmd}" in
         nvpair__proxy)
-            opts="-v -q -h -V --socket --json --verbose --quiet --color --help --version serve status select set-port workloads models route replay healthcheck completions help"
+            opts="-v -q -h -V --socket --json --verbose --quiet --color --help --version serve status select set-port workloads models route healthcheck completions generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -110,7 +134,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__completions)
+        nvpair__proxy__subcmd__completions)
             opts="-v -q -h --socket --json --verbose --quiet --color --help bash elvish fish powershell zsh"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -132,7 +156,141 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__healthcheck)
+        nvpair__proxy__subcmd__generate)
+            opts="-v -q -h --check --socket --json --verbose --quiet --color --help systemd launchd help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__generate__subcmd__help)
+            opts="systemd launchd help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__generate__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__generate__subcmd__help__subcmd__launchd)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__generate__subcmd__help__subcmd__systemd)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__generate__subcmd__launchd)
+            opts="-v -q -h --binary --log --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --binary)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__generate__subcmd__systemd)
+            opts="-v -q -h --user --system --binary --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --binary)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__healthcheck)
             opts="-v -q -h --socket --json --verbose --quiet --color --help ollama lmstudio llamacpp"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -154,8 +312,8 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help)
-            opts="serve status select set-port workloads models route replay healthcheck completions help"
+        nvpair__proxy__subcmd__help)
+            opts="serve status select set-port workloads models route healthcheck completions generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -168,7 +326,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__completions)
+        nvpair__proxy__subcmd__help__subcmd__completions)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -182,7 +340,49 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__healthcheck)
+        nvpair__proxy__subcmd__help__subcmd__generate)
+            opts="systemd launchd"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__help__subcmd__generate__subcmd__launchd)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__help__subcmd__generate__subcmd__systemd)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__help__subcmd__healthcheck)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -196,7 +396,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__help)
+        nvpair__proxy__subcmd__help__subcmd__help)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -210,7 +410,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__models)
+        nvpair__proxy__subcmd__help__subcmd__models)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -224,7 +424,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__replay)
+        nvpair__proxy__subcmd__help__subcmd__route)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -238,7 +438,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__route)
+        nvpair__proxy__subcmd__help__subcmd__select)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -252,7 +452,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__select)
+        nvpair__proxy__subcmd__help__subcmd__serve)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -266,7 +466,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__serve)
+        nvpair__proxy__subcmd__help__subcmd__set__subcmd__port)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -280,7 +480,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__set__subcmd__port)
+        nvpair__proxy__subcmd__help__subcmd__status)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -294,7 +494,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__status)
+        nvpair__proxy__subcmd__help__subcmd__workloads)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -308,21 +508,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__workloads)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__models)
+        nvpair__proxy__subcmd__models)
             opts="-v -q -h --engine --loaded --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -348,45 +534,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__replay)
-            opts="-v -q -h --since --last --engine --speed --send --socket --json --verbose --quiet --color --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --since)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --last)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --engine)
-                    COMPREPLY=($(compgen -W "ollama lmstudio llamacpp" -- "${cur}"))
-                    return 0
-                    ;;
-                --speed)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --socket)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --color)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__route)
+        nvpair__proxy__subcmd__route)
             opts="-v -q -h --engine --model --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -416,7 +564,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__select)
+        nvpair__proxy__subcmd__select)
             opts="-v -q -h --auto --socket --json --verbose --quiet --color --help ollama lmstudio llamacpp"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -438,7 +586,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__serve)
+        nvpair__proxy__subcmd__serve)
             opts="-v -q -h --broker --ipc --config --engine --node --cluster-dir --response-header-timeout --max-request-bytes --alias --log-level --log-format --demo --no-control-socket --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -500,7 +648,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__set__subcmd__port)
+        nvpair__proxy__subcmd__set__subcmd__port)
             opts="-v -q -h --socket --json --verbose --quiet --color --help ollama lmstudio llamacpp"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -522,7 +670,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__status)
+        nvpair__proxy__subcmd__status)
             opts="-v -q -h --watch --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -544,8 +692,8 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__workloads)
-            opts="-v -q -h --engine --state --model --node --limit --follow --export --socket --json --verbose --quiet --color --help"
+        nvpair__proxy__subcmd__workloads)
+            opts="-v -q -h --engine --state --model --node --limit --follow --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -568,10 +716,6 @@ _nvpair__proxy() {
                     return 0
                     ;;
                 --limit)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --export)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -598,3 +742,33 @@ if [[ "${BASH_VERSINFO[0]}" -eq 4 && "${BASH_VERSINFO[1]}" -ge 4 || "${BASH_VERS
 else
     complete -F _nvpair__proxy -o bashdefault -o default nvpair-proxy
 fi
+
+# Names that only a running daemon knows; everything else is above.
+_nvpair_proxy_live() {
+    local line="${COMP_LINE:0:COMP_POINT}" name value cut=""
+    local -a words
+    # Not COMP_WORDS: there `qwen3:8b` is three words.
+    read -ra words <<<"$line"
+    [[ $line == *[[:space:]] ]] && words+=("")
+    while [[ ${#words[@]} -gt 0 && ${words[0]} != "$1" ]]; do words=("${words[@]:1}"); done
+    [[ ${#words[@]} -gt 1 ]] || return 1
+    value="${words[${#words[@]} - 1]}"
+    [[ $value == --*=* ]] && value="${value#*=}"
+    # What stands before the last colon is a word of its own for readline, and is there already.
+    [[ $value == *:* && $COMP_WORDBREAKS == *:* ]] && cut="${value%"${value##*:}"}"
+    local names
+    names="$("${1/#\~/$HOME}" complete -- "${words[@]:1}" 2>/dev/null)" || return 1
+    # Nothing is better than the names of files.
+    compopt +o bashdefault +o default 2>/dev/null
+    while IFS= read -r name; do
+        [[ -n $name && $name == "$value"* ]] && COMPREPLY+=("${name#"$cut"}")
+    done <<<"$names"
+    return 0
+}
+
+_nvpair_proxy_complete() {
+    COMPREPLY=()
+    _nvpair_proxy_live "$@" || _nvpair__proxy "$@"
+}
+
+complete -F _nvpair_proxy_complete -o bashdefault -o default nvpair-proxy

@@ -3,6 +3,7 @@
 //! Owns: what may be written and its parsed form; `serve` and the subcommands that only look have a
 //! file each. Leaves to others: the drop-in form (`argv`), what a subcommand does (its file).
 
+mod generate;
 mod query;
 mod replay;
 mod serve;
@@ -16,6 +17,7 @@ use clap_complete::Shell;
 use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::units;
 
+pub use generate::{GenerateArgs, GenerateVerb, LaunchdArgs, SystemdArgs};
 pub use query::{HealthcheckArgs, ModelsArgs, RouteArgs, StatusArgs, WorkloadRef, WorkloadsArgs};
 pub use replay::ReplayArgs;
 pub use serve::{Driver, ServeArgs};
@@ -101,8 +103,10 @@ pub enum Verb {
     Healthcheck(HealthcheckArgs),
     /// Print the completion script of a shell
     Completions(CompletionsArgs),
-    /// Write completions/ and man/
+    /// Print the names that may stand at the end of a line, for the completion scripts
     #[command(hide = true)]
+    Complete(CompleteArgs),
+    /// Write completions/ and man/, or print a unit for systemd or launchd
     Generate(GenerateArgs),
     /// Run one sample engine
     #[command(hide = true)]
@@ -159,15 +163,12 @@ pub struct CompletionsArgs {
     pub shell: Shell,
 }
 
-/// `generate`.
+/// `complete`.
 #[derive(Debug, Args)]
-pub struct GenerateArgs {
-    /// Folder that holds completions/ and man/
-    #[arg(default_value = ".")]
-    pub dir: PathBuf,
-    /// Write nothing; fail if anything there is out of date
-    #[arg(long)]
-    pub check: bool,
+pub struct CompleteArgs {
+    /// Words of the line behind the program's name, the one under the cursor last
+    #[arg(last = true)]
+    pub words: Vec<String>,
 }
 
 /// `demo-engine`.

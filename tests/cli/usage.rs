@@ -81,12 +81,13 @@ fn help_names_every_subcommand_and_exit_code_and_hides_what_is_internal() {
         "replay",
         "healthcheck",
         "completions",
+        "generate",
         "Examples:",
         "3  no daemon reachable",
     ] {
         assert!(help.out.contains(word), "{word}");
     }
-    for word in ["generate", "demo-engine"] {
+    for word in ["demo-engine", "complete "] {
         assert!(!help.out.contains(word), "{word}");
     }
 }
@@ -105,6 +106,7 @@ fn every_subcommand_s_help_has_examples() {
         "replay",
         "healthcheck",
         "completions",
+        "generate",
     ] {
         let help = world.run(&[sub, "--help"]);
         assert_eq!(help.code, 0, "{sub}");
