@@ -20,9 +20,6 @@ use crate::errors::CliError;
 use crate::names;
 use crate::output;
 
-/// A daemon that takes longer is treated as none: a person waits at the prompt.
-const LIMIT: Duration = Duration::from_millis(80);
-
 /// What goes to a place on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Live {
@@ -53,7 +50,7 @@ pub fn run(args: &CompleteArgs, globals: &Globals) -> Result<ExitCode, CliError>
         socket: wanted.socket.clone().or(globals.socket.clone()),
         ..globals.clone()
     };
-    let names = ask(&wanted, &globals).unwrap_or_default();
+    let names = ask(&wanted, args.within, &globals).unwrap_or_default();
     let lines: String = names.iter().map(|name| format!("{name}\n")).collect();
     output::print(&lines)?;
     Ok(ExitCode::SUCCESS)
@@ -173,20 +170,21 @@ fn takes_value(arg: &Arg) -> bool {
     arg.get_action().takes_values()
 }
 
-fn ask(wanted: &Wanted, globals: &Globals) -> Option<BTreeSet<String>> {
+/// A daemon that takes longer than this is treated as none: a person waits at the prompt.
+fn ask(wanted: &Wanted, within: Duration, globals: &Globals) -> Option<BTreeSet<String>> {
     let socket = connect::socket(globals).ok()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .ok()?;
     let names = async {
-        let client = ControlClient::connect(&socket, LIMIT).await?;
+        let client = ControlClient::connect(&socket, within).await?;
         match wanted.live {
             Live::Node => nodes(&client, wanted.engine).await,
             Live::Model => models(&client, wanted.engine).await,
         }
     };
-    let found = runtime.block_on(async { tokio::time::timeout(LIMIT, names).await });
+    let found = runtime.block_on(async { tokio::time::timeout(within, names).await });
     let mut names = found.ok()?.ok()?;
     // A name from elsewhere must not become two words, or steer the terminal.
     names.retain(|n| !n.is_empty() && !n.contains(|c: char| c.is_whitespace() || c.is_control()));

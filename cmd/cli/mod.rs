@@ -166,6 +166,9 @@ pub struct CompletionsArgs {
 /// `complete`.
 #[derive(Debug, Args)]
 pub struct CompleteArgs {
+    /// Longest wait for a daemon that is there; where none is, nothing is waited for
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = units::parse_duration)]
+    pub within: Duration,
     /// Words of the line behind the program's name, the one under the cursor last
     #[arg(last = true)]
     pub words: Vec<String>,

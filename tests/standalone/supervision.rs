@@ -226,10 +226,7 @@ fn try_logged(log_format: &str, named: bool) -> Option<String> {
     });
     let pid = rustix::process::Pid::from_child(&child);
     // It may have ended already.
-    drop(rustix::process::kill_process(
-        pid,
-        rustix::process::Signal::TERM,
-    ));
+    let _ended = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
     let well = child.wait().unwrap().success();
     well.then(|| std::fs::read_to_string(path).unwrap())
 }
