@@ -85,7 +85,15 @@ fn bash(script: &str) -> Result<String> {
             "the generator of bash's script tells of {name} and lists nothing for it"
         );
     }
-    Ok(script)
+    let (own, ours) = (
+        "complete -F _nvpair__proxy ",
+        "complete -F _nvpair_proxy_complete ",
+    );
+    ensure!(
+        script.contains(own),
+        "the generator of bash's script joins its function otherwise"
+    );
+    Ok(script.replace(own, ours))
 }
 
 /// A condition: the line is at this subcommand.
@@ -178,5 +186,7 @@ mod tests {
         let asked = fish.matches("\"(__fish_nvpair_proxy_live)\"").count();
         assert_eq!(asked, count);
         assert!(script(Shell::Bash).unwrap().ends_with(BASH_LIVE));
+        // Nothing is listed for a subcommand that is told.
+        assert!(bash("cmd=\"nvpair__proxy__x\"\n").is_err());
     }
 }

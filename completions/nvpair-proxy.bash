@@ -738,9 +738,9 @@ _nvpair__proxy() {
 }
 
 if [[ "${BASH_VERSINFO[0]}" -eq 4 && "${BASH_VERSINFO[1]}" -ge 4 || "${BASH_VERSINFO[0]}" -gt 4 ]]; then
-    complete -F _nvpair__proxy -o nosort -o bashdefault -o default nvpair-proxy
+    complete -F _nvpair_proxy_complete -o nosort -o bashdefault -o default nvpair-proxy
 else
-    complete -F _nvpair__proxy -o bashdefault -o default nvpair-proxy
+    complete -F _nvpair_proxy_complete -o bashdefault -o default nvpair-proxy
 fi
 
 # Names that only a running daemon knows; everything else is above.
@@ -770,5 +770,3 @@ _nvpair_proxy_complete() {
     COMPREPLY=()
     _nvpair_proxy_live "$@" || _nvpair__proxy "$@"
 }
-
-complete -F _nvpair_proxy_complete -o bashdefault -o default nvpair-proxy

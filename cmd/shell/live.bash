@@ -26,5 +26,3 @@ _nvpair_proxy_complete() {
     COMPREPLY=()
     _nvpair_proxy_live "$@" || _nvpair__proxy "$@"
 }
-
-complete -F _nvpair_proxy_complete -o bashdefault -o default nvpair-proxy

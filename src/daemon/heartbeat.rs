@@ -60,10 +60,9 @@ fn pace(watchdog: Option<Duration>) -> Duration {
 pub fn summary(context: &Context, phase: Phase) -> String {
     let facades = context.shared.facades();
     let under_way: u64 = facades.iter().map(|f| f.in_flight()).sum();
-    let place = |f: &Arc<crate::state::facade::FacadeState>| {
-        format!("{} on {}", f.engine().spec().display, f.port())
-    };
-    let places: Vec<_> = facades.iter().map(place).collect();
+    let places = facades.iter();
+    let places = places.map(|f| format!("{} on {}", f.engine().spec().display, f.port()));
+    let places: Vec<_> = places.collect();
     line(&places, under_way, phase)
 }
 
@@ -73,7 +72,12 @@ fn line(places: &[String], under_way: u64, phase: Phase) -> String {
         (Phase::Running, []) => "no facade".to_owned(),
         (Phase::Running, places) => places.join(", "),
     };
-    format!("{what}; {under_way} requests under way")
+    let requests = if under_way == 1 {
+        "request"
+    } else {
+        "requests"
+    };
+    format!("{what}; {under_way} {requests} under way")
 }
 
 #[cfg(test)]
@@ -102,7 +106,7 @@ mod tests {
         );
         assert_eq!(
             line(&places, 1, Phase::Draining),
-            "ending; 1 requests under way"
+            "ending; 1 request under way"
         );
     }
 }

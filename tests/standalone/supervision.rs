@@ -105,7 +105,7 @@ fn the_drain_of_the_configuration_is_what_the_manager_grants() {
     let mut head = client.head();
     assert!(client.read_until(&mut head, "1"));
     daemon.process.terminate();
-    let end = "STOPPING=1\nSTATUS=ending; 1 requests under way\nEXTEND_TIMEOUT_USEC=2415000000\n";
+    let end = "STOPPING=1\nSTATUS=ending; 1 request under way\nEXTEND_TIMEOUT_USEC=2415000000\n";
     assert_eq!(manager.expect("STOPPING"), end);
     gate.open();
     assert!(client.finish(head).complete);
