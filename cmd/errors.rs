@@ -110,7 +110,7 @@ impl From<ClientError> for CliError {
             ClientError::Denied { source, .. } => Self::new(Kind::NoDaemon, what)
                 .why(source.to_string())
                 .try_this(
-                    "again as the user who runs the daemon, or with --socket PATH for another one",
+                    "again as the user who runs the daemon or as root, or with --socket PATH for another one",
                 ),
             ClientError::Refused { code, .. } => refused(code, what),
             ClientError::TimedOut(_) => Self::new(Kind::Failed, what)
