@@ -20,7 +20,8 @@ use crate::telemetry::manager::Manager;
 /// Between two looks where no watchdog asks for more.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Tells the manager for as long as the runtime lives. `executor` carries commands out.
+/// Tells the manager for as long as the runtime lives, from the moment it knows that we are ready:
+/// a start that fails has nothing to tell. `executor` carries commands out.
 pub fn start(manager: Manager, context: Arc<Context>, executor: AbortHandle) {
     if manager.is_there() {
         tokio::spawn(beat(manager, context, executor));

@@ -229,7 +229,6 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         },
         None => None,
     };
-    heartbeat::start(manager.clone(), context.clone(), executor.abort_handle());
     let mut parts = shutdown::Parts {
         context: context.clone(),
         executor,
@@ -265,6 +264,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         },
     }
     manager.ready(&heartbeat::summary(&context, Phase::Running));
+    heartbeat::start(manager, context, parts.executor.abort_handle());
     Ok(parts.until_stopped(stop, signals).await)
 }
 
