@@ -31,6 +31,9 @@ _nvpair__proxy() {
             nvpair__proxy,models)
                 cmd="nvpair__proxy__subcmd__models"
                 ;;
+            nvpair__proxy,replay)
+                cmd="nvpair__proxy__subcmd__replay"
+                ;;
             nvpair__proxy,route)
                 cmd="nvpair__proxy__subcmd__route"
                 ;;
@@ -82,6 +85,9 @@ _nvpair__proxy() {
             nvpair__proxy__subcmd__help,models)
                 cmd="nvpair__proxy__subcmd__help__subcmd__models"
                 ;;
+            nvpair__proxy__subcmd__help,replay)
+                cmd="nvpair__proxy__subcmd__help__subcmd__replay"
+                ;;
             nvpair__proxy__subcmd__help,route)
                 cmd="nvpair__proxy__subcmd__help__subcmd__route"
                 ;;
@@ -113,7 +119,7 @@ _nvpair__proxy() {
 
     case "${cmd}" in
         nvpair__proxy)
-            opts="-v -q -h -V --socket --json --verbose --quiet --color --help --version serve status select set-port workloads models route healthcheck completions generate help"
+            opts="-v -q -h -V --socket --json --verbose --quiet --color --help --version serve status select set-port workloads models route replay healthcheck completions generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -313,7 +319,7 @@ _nvpair__proxy() {
             return 0
             ;;
         nvpair__proxy__subcmd__help)
-            opts="serve status select set-port workloads models route healthcheck completions generate help"
+            opts="serve status select set-port workloads models route replay healthcheck completions generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -424,6 +430,20 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        nvpair__proxy__subcmd__help__subcmd__replay)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         nvpair__proxy__subcmd__help__subcmd__route)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -517,6 +537,44 @@ _nvpair__proxy() {
             case "${prev}" in
                 --engine)
                     COMPREPLY=($(compgen -W "ollama lmstudio llamacpp" -- "${cur}"))
+                    return 0
+                    ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__replay)
+            opts="-v -q -h --since --last --engine --speed --send --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --since)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --last)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --engine)
+                    COMPREPLY=($(compgen -W "ollama lmstudio llamacpp" -- "${cur}"))
+                    return 0
+                    ;;
+                --speed)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --socket)
@@ -693,7 +751,7 @@ _nvpair__proxy() {
             return 0
             ;;
         nvpair__proxy__subcmd__workloads)
-            opts="-v -q -h --engine --state --model --node --limit --follow --socket --json --verbose --quiet --color --help"
+            opts="-v -q -h --engine --state --model --node --limit --follow --export --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -716,6 +774,10 @@ _nvpair__proxy() {
                     return 0
                     ;;
                 --limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --export)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
