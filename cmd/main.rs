@@ -5,6 +5,8 @@
 
 mod argv;
 mod cli;
+mod clients;
+mod complete;
 mod completions;
 mod connect;
 mod demo_engine;
@@ -27,6 +29,7 @@ mod select;
 mod serve;
 mod set_port;
 mod status;
+mod units;
 mod workloads;
 
 use std::io::IsTerminal;
@@ -81,6 +84,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, CliError> {
         Verb::Replay(args) => replay::run(args, globals),
         Verb::Healthcheck(args) => healthcheck::run(args, globals),
         Verb::Completions(args) => completions::run(args),
+        Verb::Complete(args) => complete::run(args, globals),
         Verb::Generate(args) => generate::run(args),
         Verb::DemoEngine(args) => demo_engine::run(args, globals),
     }

@@ -44,6 +44,7 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             [CompletionResult]::new('replay', 'replay', [CompletionResultType]::ParameterValue, 'Ask what would happen with recorded requests now, or send such requests again')
             [CompletionResult]::new('healthcheck', 'healthcheck', [CompletionResultType]::ParameterValue, 'Exit 0 if the daemon serves, for container and supervisor probes')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print the completion script of a shell')
+            [CompletionResult]::new('generate', 'generate', [CompletionResultType]::ParameterValue, 'Write completions/ and man/, or print a unit for systemd or launchd')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -434,6 +435,66 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
+        'nvpair-proxy;generate' {
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
+            [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
+            [CompletionResult]::new('--check', '--check', [CompletionResultType]::ParameterName, 'Write nothing; fail if anything there is out of date')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('systemd', 'systemd', [CompletionResultType]::ParameterValue, 'Print a hardened unit for systemd')
+            [CompletionResult]::new('launchd', 'launchd', [CompletionResultType]::ParameterValue, 'Print a property list for launchd (macOS)')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'nvpair-proxy;generate;systemd' {
+            [CompletionResult]::new('--binary', '--binary', [CompletionResultType]::ParameterName, 'The binary that it starts [default: this one]')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
+            [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
+            [CompletionResult]::new('--user', '--user', [CompletionResultType]::ParameterName, 'A unit for your own user; the default')
+            [CompletionResult]::new('--system', '--system', [CompletionResultType]::ParameterName, 'A unit for the machine, with a user of its own that systemd makes')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'nvpair-proxy;generate;launchd' {
+            [CompletionResult]::new('--binary', '--binary', [CompletionResultType]::ParameterName, 'The binary that it starts [default: this one]')
+            [CompletionResult]::new('--log', '--log', [CompletionResultType]::ParameterName, 'The file it logs to [default: ~/Library/Logs/nvpair-proxy.log]')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
+            [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'nvpair-proxy;generate;help' {
+            [CompletionResult]::new('systemd', 'systemd', [CompletionResultType]::ParameterValue, 'Print a hardened unit for systemd')
+            [CompletionResult]::new('launchd', 'launchd', [CompletionResultType]::ParameterValue, 'Print a property list for launchd (macOS)')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'nvpair-proxy;generate;help;systemd' {
+            break
+        }
+        'nvpair-proxy;generate;help;launchd' {
+            break
+        }
+        'nvpair-proxy;generate;help;help' {
+            break
+        }
         'nvpair-proxy;help' {
             [CompletionResult]::new('serve', 'serve', [CompletionResultType]::ParameterValue, 'Run the daemon in the foreground')
             [CompletionResult]::new('status', 'status', [CompletionResultType]::ParameterValue, 'Show facades, nodes and their load, scheduler and counts')
@@ -447,6 +508,7 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             [CompletionResult]::new('replay', 'replay', [CompletionResultType]::ParameterValue, 'Ask what would happen with recorded requests now, or send such requests again')
             [CompletionResult]::new('healthcheck', 'healthcheck', [CompletionResultType]::ParameterValue, 'Exit 0 if the daemon serves, for container and supervisor probes')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print the completion script of a shell')
+            [CompletionResult]::new('generate', 'generate', [CompletionResultType]::ParameterValue, 'Write completions/ and man/, or print a unit for systemd or launchd')
             [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
             break
         }
@@ -524,6 +586,17 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             break
         }
         'nvpair-proxy;help;completions' {
+            break
+        }
+        'nvpair-proxy;help;generate' {
+            [CompletionResult]::new('systemd', 'systemd', [CompletionResultType]::ParameterValue, 'Print a hardened unit for systemd')
+            [CompletionResult]::new('launchd', 'launchd', [CompletionResultType]::ParameterValue, 'Print a property list for launchd (macOS)')
+            break
+        }
+        'nvpair-proxy;help;generate;systemd' {
+            break
+        }
+        'nvpair-proxy;help;generate;launchd' {
             break
         }
         'nvpair-proxy;help;help' {

@@ -22,6 +22,9 @@ _nvpair__proxy() {
             nvpair__proxy,doctor)
                 cmd="nvpair__proxy__subcmd__doctor"
                 ;;
+            nvpair__proxy,generate)
+                cmd="nvpair__proxy__subcmd__generate"
+                ;;
             nvpair__proxy,healthcheck)
                 cmd="nvpair__proxy__subcmd__healthcheck"
                 ;;
@@ -55,11 +58,32 @@ _nvpair__proxy() {
             nvpair__proxy,workloads)
                 cmd="nvpair__proxy__subcmd__workloads"
                 ;;
+            nvpair__proxy__subcmd__generate,help)
+                cmd="nvpair__proxy__subcmd__generate__subcmd__help"
+                ;;
+            nvpair__proxy__subcmd__generate,launchd)
+                cmd="nvpair__proxy__subcmd__generate__subcmd__launchd"
+                ;;
+            nvpair__proxy__subcmd__generate,systemd)
+                cmd="nvpair__proxy__subcmd__generate__subcmd__systemd"
+                ;;
+            nvpair__proxy__subcmd__generate__subcmd__help,help)
+                cmd="nvpair__proxy__subcmd__generate__subcmd__help__subcmd__help"
+                ;;
+            nvpair__proxy__subcmd__generate__subcmd__help,launchd)
+                cmd="nvpair__proxy__subcmd__generate__subcmd__help__subcmd__launchd"
+                ;;
+            nvpair__proxy__subcmd__generate__subcmd__help,systemd)
+                cmd="nvpair__proxy__subcmd__generate__subcmd__help__subcmd__systemd"
+                ;;
             nvpair__proxy__subcmd__help,completions)
                 cmd="nvpair__proxy__subcmd__help__subcmd__completions"
                 ;;
             nvpair__proxy__subcmd__help,doctor)
                 cmd="nvpair__proxy__subcmd__help__subcmd__doctor"
+                ;;
+            nvpair__proxy__subcmd__help,generate)
+                cmd="nvpair__proxy__subcmd__help__subcmd__generate"
                 ;;
             nvpair__proxy__subcmd__help,healthcheck)
                 cmd="nvpair__proxy__subcmd__help__subcmd__healthcheck"
@@ -93,6 +117,12 @@ _nvpair__proxy() {
                 ;;
             nvpair__proxy__subcmd__help,workloads)
                 cmd="nvpair__proxy__subcmd__help__subcmd__workloads"
+                ;;
+            nvpair__proxy__subcmd__help__subcmd__generate,launchd)
+                cmd="nvpair__proxy__subcmd__help__subcmd__generate__subcmd__launchd"
+                ;;
+            nvpair__proxy__subcmd__help__subcmd__generate,systemd)
+                cmd="nvpair__proxy__subcmd__help__subcmd__generate__subcmd__systemd"
                 ;;
             nvpair__proxy__subcmd__help__subcmd__nodes,add)
                 cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__add"
@@ -212,7 +242,7 @@ _nvpair__proxy() {
 
     case "${cmd}" in
         nvpair__proxy)
-            opts="-v -q -h -V --socket --json --verbose --quiet --color --help --version serve status select set-port workloads models route nodes doctor replay healthcheck completions help"
+            opts="-v -q -h -V --socket --json --verbose --quiet --color --help --version serve status select set-port workloads models route nodes doctor replay healthcheck completions generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -233,7 +263,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__completions)
+        nvpair__proxy__subcmd__completions)
             opts="-v -q -h --socket --json --verbose --quiet --color --help bash elvish fish powershell zsh"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -255,7 +285,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__doctor)
+        nvpair__proxy__subcmd__doctor)
             opts="-v -q -h --config --cluster-dir --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -285,7 +315,141 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__healthcheck)
+        nvpair__proxy__subcmd__generate)
+            opts="-v -q -h --check --socket --json --verbose --quiet --color --help systemd launchd help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__generate__subcmd__help)
+            opts="systemd launchd help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__generate__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__generate__subcmd__help__subcmd__launchd)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__generate__subcmd__help__subcmd__systemd)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__generate__subcmd__launchd)
+            opts="-v -q -h --binary --log --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --binary)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__generate__subcmd__systemd)
+            opts="-v -q -h --user --system --binary --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --binary)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__healthcheck)
             opts="-v -q -h --socket --json --verbose --quiet --color --help ollama lmstudio llamacpp"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -307,8 +471,8 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help)
-            opts="serve status select set-port workloads models route nodes doctor replay healthcheck completions help"
+        nvpair__proxy__subcmd__help)
+            opts="serve status select set-port workloads models route nodes doctor replay healthcheck completions generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -321,7 +485,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__completions)
+        nvpair__proxy__subcmd__help__subcmd__completions)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -335,7 +499,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__doctor)
+        nvpair__proxy__subcmd__help__subcmd__doctor)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -349,7 +513,49 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__healthcheck)
+        nvpair__proxy__subcmd__help__subcmd__generate)
+            opts="systemd launchd"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__help__subcmd__generate__subcmd__launchd)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__help__subcmd__generate__subcmd__systemd)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__help__subcmd__healthcheck)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -363,7 +569,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__help)
+        nvpair__proxy__subcmd__help__subcmd__help)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -377,7 +583,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__models)
+        nvpair__proxy__subcmd__help__subcmd__models)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -391,7 +597,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes)
+        nvpair__proxy__subcmd__help__subcmd__nodes)
             opts="list add remove drain resume reset keys"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -405,7 +611,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__add)
+        nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__add)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -419,7 +625,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__drain)
+        nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__drain)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -433,7 +639,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__keys)
+        nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys)
             opts="create list revoke"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -447,7 +653,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__keys__subcmd__create)
+        nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys__subcmd__create)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -461,7 +667,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__keys__subcmd__list)
+        nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys__subcmd__list)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -475,7 +681,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__keys__subcmd__revoke)
+        nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys__subcmd__revoke)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -489,7 +695,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__list)
+        nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__list)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -503,7 +709,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__remove)
+        nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__remove)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -517,7 +723,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__reset)
+        nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__reset)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -531,7 +737,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__resume)
+        nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__resume)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -545,7 +751,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__replay)
+        nvpair__proxy__subcmd__help__subcmd__replay)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -559,7 +765,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__route)
+        nvpair__proxy__subcmd__help__subcmd__route)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -573,7 +779,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__select)
+        nvpair__proxy__subcmd__help__subcmd__select)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -587,7 +793,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__serve)
+        nvpair__proxy__subcmd__help__subcmd__serve)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -601,7 +807,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__set__subcmd__port)
+        nvpair__proxy__subcmd__help__subcmd__set__subcmd__port)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -615,7 +821,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__status)
+        nvpair__proxy__subcmd__help__subcmd__status)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -629,7 +835,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__workloads)
+        nvpair__proxy__subcmd__help__subcmd__workloads)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -643,7 +849,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__models)
+        nvpair__proxy__subcmd__models)
             opts="-v -q -h --engine --loaded --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -669,7 +875,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes)
+        nvpair__proxy__subcmd__nodes)
             opts="-v -q -h --socket --json --verbose --quiet --color --help list add remove drain resume reset keys help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -691,7 +897,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__add)
+        nvpair__proxy__subcmd__nodes__subcmd__add)
             opts="-v -q -h --name --model --slots --weight --api-key-file --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -733,7 +939,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__drain)
+        nvpair__proxy__subcmd__nodes__subcmd__drain)
             opts="-v -q -h --wait --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -755,7 +961,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help)
+        nvpair__proxy__subcmd__nodes__subcmd__help)
             opts="list add remove drain resume reset keys help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -769,7 +975,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__add)
+        nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__add)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -783,7 +989,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__drain)
+        nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__drain)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -797,7 +1003,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__help)
+        nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__help)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -811,7 +1017,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__keys)
+        nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__keys)
             opts="create list revoke"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -825,7 +1031,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__keys__subcmd__create)
+        nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__keys__subcmd__create)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -839,7 +1045,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__keys__subcmd__list)
+        nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__keys__subcmd__list)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -853,7 +1059,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__keys__subcmd__revoke)
+        nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__keys__subcmd__revoke)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -867,7 +1073,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__list)
+        nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__list)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -881,7 +1087,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__remove)
+        nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__remove)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -895,7 +1101,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__reset)
+        nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__reset)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -909,7 +1115,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__resume)
+        nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__resume)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -923,7 +1129,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys)
+        nvpair__proxy__subcmd__nodes__subcmd__keys)
             opts="-v -q -h --socket --json --verbose --quiet --color --help create list revoke help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -945,7 +1151,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__create)
+        nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__create)
             opts="-v -q -h --node-id --allow --model --engine --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -983,7 +1189,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__help)
+        nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help)
             opts="create list revoke help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -997,7 +1203,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__create)
+        nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__create)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1011,7 +1217,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__help)
+        nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__help)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1025,7 +1231,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__list)
+        nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__list)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1039,7 +1245,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__revoke)
+        nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__revoke)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1053,7 +1259,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__list)
+        nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__list)
             opts="-v -q -h --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1075,7 +1281,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__revoke)
+        nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__revoke)
             opts="-v -q -h --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1097,7 +1303,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__list)
+        nvpair__proxy__subcmd__nodes__subcmd__list)
             opts="-v -q -h --engine --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1123,7 +1329,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__remove)
+        nvpair__proxy__subcmd__nodes__subcmd__remove)
             opts="-v -q -h --engine --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1149,7 +1355,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__reset)
+        nvpair__proxy__subcmd__nodes__subcmd__reset)
             opts="-v -q -h --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1171,7 +1377,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__resume)
+        nvpair__proxy__subcmd__nodes__subcmd__resume)
             opts="-v -q -h --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1193,7 +1399,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__replay)
+        nvpair__proxy__subcmd__replay)
             opts="-v -q -h --since --last --engine --speed --send --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1231,7 +1437,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__route)
+        nvpair__proxy__subcmd__route)
             opts="-v -q -h --engine --model --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1261,7 +1467,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__select)
+        nvpair__proxy__subcmd__select)
             opts="-v -q -h --auto --socket --json --verbose --quiet --color --help ollama lmstudio llamacpp"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1283,7 +1489,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__serve)
+        nvpair__proxy__subcmd__serve)
             opts="-v -q -h --broker --ipc --config --engine --node --cluster-dir --response-header-timeout --max-request-bytes --alias --log-level --log-format --demo --no-control-socket --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1345,7 +1551,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__set__subcmd__port)
+        nvpair__proxy__subcmd__set__subcmd__port)
             opts="-v -q -h --socket --json --verbose --quiet --color --help ollama lmstudio llamacpp"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1367,7 +1573,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__status)
+        nvpair__proxy__subcmd__status)
             opts="-v -q -h --watch --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1389,7 +1595,7 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__workloads)
+        nvpair__proxy__subcmd__workloads)
             opts="-v -q -h --engine --state --model --node --limit --follow --export --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1439,7 +1645,35 @@ _nvpair__proxy() {
 }
 
 if [[ "${BASH_VERSINFO[0]}" -eq 4 && "${BASH_VERSINFO[1]}" -ge 4 || "${BASH_VERSINFO[0]}" -gt 4 ]]; then
-    complete -F _nvpair__proxy -o nosort -o bashdefault -o default nvpair-proxy
+    complete -F _nvpair_proxy_complete -o nosort -o bashdefault -o default nvpair-proxy
 else
-    complete -F _nvpair__proxy -o bashdefault -o default nvpair-proxy
+    complete -F _nvpair_proxy_complete -o bashdefault -o default nvpair-proxy
 fi
+
+# Names that only a running daemon knows; everything else is above.
+_nvpair_proxy_live() {
+    local line="${COMP_LINE:0:COMP_POINT}" name value cut=""
+    local -a words
+    # Not COMP_WORDS: there `qwen3:8b` is three words.
+    read -ra words <<<"$line"
+    [[ $line == *[[:space:]] ]] && words+=("")
+    while [[ ${#words[@]} -gt 0 && ${words[0]} != "$1" ]]; do words=("${words[@]:1}"); done
+    [[ ${#words[@]} -gt 1 ]] || return 1
+    value="${words[${#words[@]} - 1]}"
+    [[ $value == --*=* ]] && value="${value#*=}"
+    # What stands before the last colon is a word of its own for readline, and is there already.
+    [[ $value == *:* && $COMP_WORDBREAKS == *:* ]] && cut="${value%"${value##*:}"}"
+    local names
+    names="$("${1/#\~/$HOME}" complete -- "${words[@]:1}" 2>/dev/null)" || return 1
+    # Nothing is better than the names of files.
+    compopt +o bashdefault +o default 2>/dev/null
+    while IFS= read -r name; do
+        [[ -n $name && $name == "$value"* ]] && COMPREPLY+=("${name#"$cut"}")
+    done <<<"$names"
+    return 0
+}
+
+_nvpair_proxy_complete() {
+    COMPREPLY=()
+    _nvpair_proxy_live "$@" || _nvpair__proxy "$@"
+}

@@ -41,6 +41,7 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand replay 'Ask what would happen with recorded requests now, or send such requests again'
             cand healthcheck 'Exit 0 if the daemon serves, for container and supervisor probes'
             cand completions 'Print the completion script of a shell'
+            cand generate 'Write completions/ and man/, or print a unit for systemd or launchd'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'nvpair-proxy;serve'= {
@@ -391,6 +392,59 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
+        &'nvpair-proxy;generate'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --check 'Write nothing; fail if anything there is out of date'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+            cand systemd 'Print a hardened unit for systemd'
+            cand launchd 'Print a property list for launchd (macOS)'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'nvpair-proxy;generate;systemd'= {
+            cand --binary 'The binary that it starts [default: this one]'
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --user 'A unit for your own user; the default'
+            cand --system 'A unit for the machine, with a user of its own that systemd makes'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;generate;launchd'= {
+            cand --binary 'The binary that it starts [default: this one]'
+            cand --log 'The file it logs to [default: ~/Library/Logs/nvpair-proxy.log]'
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;generate;help'= {
+            cand systemd 'Print a hardened unit for systemd'
+            cand launchd 'Print a property list for launchd (macOS)'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'nvpair-proxy;generate;help;systemd'= {
+        }
+        &'nvpair-proxy;generate;help;launchd'= {
+        }
+        &'nvpair-proxy;generate;help;help'= {
+        }
         &'nvpair-proxy;help'= {
             cand serve 'Run the daemon in the foreground'
             cand status 'Show facades, nodes and their load, scheduler and counts'
@@ -404,6 +458,7 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand replay 'Ask what would happen with recorded requests now, or send such requests again'
             cand healthcheck 'Exit 0 if the daemon serves, for container and supervisor probes'
             cand completions 'Print the completion script of a shell'
+            cand generate 'Write completions/ and man/, or print a unit for systemd or launchd'
             cand help 'Print this message or the help of the given subcommand(s)'
         }
         &'nvpair-proxy;help;serve'= {
@@ -459,6 +514,14 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
         &'nvpair-proxy;help;healthcheck'= {
         }
         &'nvpair-proxy;help;completions'= {
+        }
+        &'nvpair-proxy;help;generate'= {
+            cand systemd 'Print a hardened unit for systemd'
+            cand launchd 'Print a property list for launchd (macOS)'
+        }
+        &'nvpair-proxy;help;generate;systemd'= {
+        }
+        &'nvpair-proxy;help;generate;launchd'= {
         }
         &'nvpair-proxy;help;help'= {
         }

@@ -45,6 +45,7 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "doctor" -
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "replay" -d 'Ask what would happen with recorded requests now, or send such requests again'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "healthcheck" -d 'Exit 0 if the daemon serves, for container and supervisor probes'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "completions" -d 'Print the completion script of a shell'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "generate" -d 'Write completions/ and man/, or print a unit for systemd or launchd'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l ipc -d 'Be driven by a parent that listens on this socket; implies --broker' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l config -d 'Configuration file; a named one must exist' -r -F
@@ -279,19 +280,56 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -s v -l verbose -d 'Say more; for `serve`, log at debug'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions help" -f -a "serve" -d 'Run the daemon in the foreground'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions help" -f -a "status" -d 'Show facades, nodes and their load, scheduler and counts'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions help" -f -a "select" -d 'Pin a facade to one node, or let it choose again'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions help" -f -a "set-port" -d 'Move a facade to another port; it is remembered'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions help" -f -a "workloads" -d 'Show recent and live requests, or the timeline of one'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions help" -f -a "models" -d 'Show the models of all nodes'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions help" -f -a "route" -d 'Show where a request for a model would go now, and why'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions help" -f -a "nodes" -d 'Show nodes, add some, remove some'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions help" -f -a "doctor" -d 'Look for what may be wrong on this machine, each finding with its remedy'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions help" -f -a "replay" -d 'Ask what would happen with recorded requests now, or send such requests again'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions help" -f -a "healthcheck" -d 'Exit 0 if the daemon serves, for container and supervisor probes'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions help" -f -a "completions" -d 'Print the completion script of a shell'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -l check -d 'Write nothing; fail if anything there is out of date'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -a "systemd" -d 'Print a hardened unit for systemd'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -a "launchd" -d 'Print a property list for launchd (macOS)'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -l binary -d 'The binary that it starts [default: this one]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -l user -d 'A unit for your own user; the default'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -l system -d 'A unit for the machine, with a user of its own that systemd makes'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from launchd" -l binary -d 'The binary that it starts [default: this one]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from launchd" -l log -d 'The file it logs to [default: ~/Library/Logs/nvpair-proxy.log]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from launchd" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from launchd" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from launchd" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from launchd" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from launchd" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from launchd" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from help" -f -a "systemd" -d 'Print a hardened unit for systemd'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from help" -f -a "launchd" -d 'Print a property list for launchd (macOS)'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions generate help" -f -a "serve" -d 'Run the daemon in the foreground'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions generate help" -f -a "status" -d 'Show facades, nodes and their load, scheduler and counts'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions generate help" -f -a "select" -d 'Pin a facade to one node, or let it choose again'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions generate help" -f -a "set-port" -d 'Move a facade to another port; it is remembered'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions generate help" -f -a "workloads" -d 'Show recent and live requests, or the timeline of one'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions generate help" -f -a "models" -d 'Show the models of all nodes'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions generate help" -f -a "route" -d 'Show where a request for a model would go now, and why'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions generate help" -f -a "nodes" -d 'Show nodes, add some, remove some'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions generate help" -f -a "doctor" -d 'Look for what may be wrong on this machine, each finding with its remedy'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions generate help" -f -a "replay" -d 'Ask what would happen with recorded requests now, or send such requests again'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions generate help" -f -a "healthcheck" -d 'Exit 0 if the daemon serves, for container and supervisor probes'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions generate help" -f -a "completions" -d 'Print the completion script of a shell'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions generate help" -f -a "generate" -d 'Write completions/ and man/, or print a unit for systemd or launchd'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay healthcheck completions generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and __fish_seen_subcommand_from nodes" -f -a "list" -d 'Show the nodes of all facades, where they are and how they are'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and __fish_seen_subcommand_from nodes" -f -a "add" -d 'Add a node: it is probed, used while it answers, and there again after a restart'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and __fish_seen_subcommand_from nodes" -f -a "remove" -d 'Remove a node that was added'
@@ -299,3 +337,23 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and __fi
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and __fish_seen_subcommand_from nodes" -f -a "resume" -d 'Use a drained pool node again'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and __fish_seen_subcommand_from nodes" -f -a "reset" -d 'Close the circuit breakers of a pool node'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and __fish_seen_subcommand_from nodes" -f -a "keys" -d 'Make, list and revoke the keys that workers register with'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and __fish_seen_subcommand_from generate" -f -a "systemd" -d 'Print a hardened unit for systemd'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and __fish_seen_subcommand_from generate" -f -a "launchd" -d 'Print a property list for launchd (macOS)'
+
+# Names that only a running daemon knows.
+function __fish_nvpair_proxy_live
+    set -l words (commandline -opc)
+    set -l current (commandline -ct)
+    command $words[1] complete -- $words[2..-1] "$current" 2>/dev/null
+end
+
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand select" -f -a "(__fish_nvpair_proxy_live)"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l model -x -a "(__fish_nvpair_proxy_live)"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l node -x -a "(__fish_nvpair_proxy_live)"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -l model -x -a "(__fish_nvpair_proxy_live)"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from add" -f -a "(__fish_nvpair_proxy_live)"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from remove" -f -a "(__fish_nvpair_proxy_live)"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand select; and not __fish_seen_subcommand_from ollama lmstudio llamacpp" -f -a "ollama lmstudio llamacpp"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand set-port; and not __fish_seen_subcommand_from ollama lmstudio llamacpp" -f -a "ollama lmstudio llamacpp"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand healthcheck; and not __fish_seen_subcommand_from ollama lmstudio llamacpp" -f -a "ollama lmstudio llamacpp"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions; and not __fish_seen_subcommand_from bash elvish fish powershell zsh" -f -a "bash elvish fish powershell zsh"

@@ -4,6 +4,7 @@
 //! file each. Leaves to others: the drop-in form (`argv`), what a subcommand does (its file).
 
 mod doctor;
+mod generate;
 mod nodes;
 mod pool;
 mod query;
@@ -20,6 +21,7 @@ use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::units;
 
 pub use doctor::DoctorArgs;
+pub use generate::{GenerateArgs, GenerateVerb, LaunchdArgs, SystemdArgs};
 pub use nodes::{NodesAddArgs, NodesArgs, NodesListArgs, NodesRemoveArgs, NodesVerb};
 pub use pool::{
     DrainArgs, KeyCreateArgs, KeyRevokeArgs, KeysArgs, KeysVerb, PoolNodeArgs, PoolVerb,
@@ -114,8 +116,10 @@ pub enum Verb {
     Healthcheck(HealthcheckArgs),
     /// Print the completion script of a shell
     Completions(CompletionsArgs),
-    /// Write completions/ and man/
+    /// Print the names that may stand at the end of a line, for the completion scripts
     #[command(hide = true)]
+    Complete(CompleteArgs),
+    /// Write completions/ and man/, or print a unit for systemd or launchd
     Generate(GenerateArgs),
     /// Run one sample engine
     #[command(hide = true)]
@@ -176,15 +180,15 @@ pub struct CompletionsArgs {
     pub shell: Shell,
 }
 
-/// `generate`.
+/// `complete`.
 #[derive(Debug, Args)]
-pub struct GenerateArgs {
-    /// Folder that holds completions/ and man/
-    #[arg(default_value = ".")]
-    pub dir: PathBuf,
-    /// Write nothing; fail if anything there is out of date
-    #[arg(long)]
-    pub check: bool,
+pub struct CompleteArgs {
+    /// Longest wait for a daemon that is there; where none is, nothing is waited for
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = units::parse_duration)]
+    pub within: Duration,
+    /// Words of the line behind the program's name, the one under the cursor last
+    #[arg(last = true)]
+    pub words: Vec<String>,
 }
 
 /// `demo-engine`.

@@ -158,7 +158,12 @@ Examples:
 
 With --json: {schema_version, healthy, reason?}
 
-Exit codes: 0 healthy; 1 no facade, or a named one, does not listen; 3 no daemon reachable.
+Exit codes:
+  0  healthy
+  1  no facade, or a named one, does not listen
+  2  wrong usage
+  3  no daemon reachable
+
 Nodes that are down do not count: restarting the daemon would not bring them back.";
 
 /// `healthcheck`.

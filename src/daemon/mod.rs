@@ -4,6 +4,7 @@
 //! `commands` carries commands out, `supervisor` holds the listeners.
 
 mod commands;
+mod heartbeat;
 mod journal;
 mod pool;
 pub mod registry;
@@ -34,7 +35,7 @@ use crate::state::activity::Activity;
 use crate::state::command::Commands;
 use crate::state::events::Events;
 use crate::state::facade::{Alone, Surroundings};
-use crate::state::lifetime::Lifetime;
+use crate::state::lifetime::{Lifetime, Phase};
 use crate::state::named::{Asks, Book};
 use crate::state::query::Queries;
 use crate::state::scheduler::Scheduler;
@@ -42,6 +43,7 @@ use crate::state::settings::RequestSettings;
 use crate::state::shared::Shared;
 use crate::store::ports::Ports;
 use crate::telemetry::logging::LogHandle;
+use crate::telemetry::manager::Manager;
 use crate::wire::control::{DaemonInfo, Mode};
 
 pub use crate::director::Row;
@@ -87,6 +89,8 @@ pub struct Options {
     pub drain: Duration,
     /// The node pool, if it runs.
     pub pool: Option<PoolSettings>,
+    /// The service manager that is told of start, life and end.
+    pub manager: Manager,
 }
 
 /// What a standalone start shows a person.
@@ -154,6 +158,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         log,
         drain,
         pool,
+        manager,
     } = options;
     let brokered = matches!(driver, Driver::Stdio | Driver::Ipc(_));
     let machine = machine_name();
@@ -254,8 +259,9 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         None => None,
     };
     let mut parts = shutdown::Parts {
-        context,
+        context: context.clone(),
         executor,
+        manager: manager.clone(),
         server,
         journal,
         link: None,
@@ -288,6 +294,8 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
             parts.joined(started, begun, opened);
         },
     }
+    manager.ready(&heartbeat::summary(&context, Phase::Running));
+    heartbeat::start(manager, context, parts.executor.abort_handle());
     let ended = parts.until_stopped(stop, signals).await;
     if let Some(pool) = pool {
         pool.stop().await;

@@ -95,12 +95,13 @@ fn help_names_every_subcommand_and_exit_code_and_hides_what_is_internal() {
         "replay",
         "healthcheck",
         "completions",
+        "generate",
         "Examples:",
         "3  no daemon reachable",
     ] {
         assert!(help.out.contains(word), "{word}");
     }
-    for word in ["generate", "demo-engine"] {
+    for word in ["demo-engine", "complete "] {
         assert!(!help.out.contains(word), "{word}");
     }
 }
@@ -124,6 +125,7 @@ fn every_subcommand_s_help_has_examples() {
         "replay",
         "healthcheck",
         "completions",
+        "generate",
     ] {
         let words: Vec<_> = sub.split(' ').chain(["--help"]).collect();
         let help = world.run(&words);

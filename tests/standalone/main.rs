@@ -20,6 +20,8 @@ mod ports;
 mod replay;
 mod serving;
 mod starting;
+#[cfg(target_os = "linux")]
+mod supervision;
 
 use serde_json::{Value, json};
 
