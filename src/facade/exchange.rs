@@ -15,6 +15,7 @@ use hyper::body::Incoming;
 use crate::net::body::{Buffered, Collected, Oversized, RequestBody, collect};
 use crate::net::headers;
 use crate::rules::candidates::Target;
+use crate::rules::demand;
 use crate::rules::model_scan::ModelScan;
 use crate::rules::outcome::Effort;
 use crate::rules::usage::{Tap, TapKind};
@@ -93,6 +94,13 @@ pub async fn forward(report: Report, mut request: Request<Incoming>) -> Response
 
 impl Lane for Exchange {
     type Committed = Committed;
+
+    fn demand(&self) -> u64 {
+        match &self.body {
+            Outgoing::Replay(body) => demand::estimate(&body.whole()),
+            Outgoing::Once(_) => 0,
+        }
+    }
 
     async fn attempt(
         &mut self,

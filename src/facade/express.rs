@@ -30,6 +30,7 @@ use crate::net::sockets::{Answered, Exchange, READ, poll_read_into, put_chunk};
 use crate::net::stream::Stream;
 use crate::rules::budget::Cap;
 use crate::rules::candidates::Target;
+use crate::rules::demand;
 use crate::rules::dispatch::Verdict;
 use crate::rules::gate::{Gate, Verdict as Content};
 use crate::rules::model_scan::ModelScan;
@@ -432,6 +433,10 @@ struct Plainly<'a> {
 
 impl Lane for Plainly<'_> {
     type Committed = Begun;
+
+    fn demand(&self) -> u64 {
+        demand::estimate(&self.body)
+    }
 
     async fn attempt(
         &mut self,

@@ -23,7 +23,7 @@ use crate::net::answers;
 use crate::net::body::{RequestBody, discard};
 use crate::net::headers;
 use crate::net::places::Place;
-use crate::net::upstream::{Address, Connection};
+use crate::net::upstream::{Address, Connection, Via};
 use crate::rules::addresses::authority;
 use crate::rules::ingress::Refusal as Door;
 use crate::rules::route::dialect;
@@ -239,7 +239,7 @@ impl Backend {
             authority: &self.name,
             host: &self.host,
             port: self.port,
-            peer: None,
+            via: Via::Plain,
         }
     }
 }

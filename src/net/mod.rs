@@ -13,6 +13,7 @@ pub mod interfaces;
 pub mod listen;
 pub mod members;
 pub mod places;
+pub mod public_tls;
 pub mod rewound;
 pub mod server_tls;
 pub mod sockets;

@@ -28,6 +28,7 @@ use crate::rules::budget::{Cap, DIAL_TIMEOUT};
 use crate::rules::candidates::{Kind, Target};
 
 use super::body::RequestBody;
+use super::public_tls::PublicTls;
 use super::stream::{Network, Stream, socket};
 use super::tls::{Cluster, Pair};
 
@@ -86,8 +87,19 @@ pub struct Address<'a> {
     pub host: &'a str,
     /// Port to dial.
     pub port: u16,
-    /// Principal of the peer that has to answer there; `None` = an engine, in plain HTTP.
-    pub peer: Option<&'a str>,
+    /// Who has to answer there.
+    pub via: Via<'a>,
+}
+
+/// How a connection is secured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via<'a> {
+    /// Not: an engine, in plain HTTP.
+    Plain,
+    /// mTLS with the peer of this principal.
+    Peer(&'a str),
+    /// TLS with the server of this name, which the system's roots vouch for.
+    Tls(&'a str),
 }
 
 impl<'a> From<&'a Target> for Address<'a> {
@@ -96,9 +108,10 @@ impl<'a> From<&'a Target> for Address<'a> {
             authority: &t.authority,
             host: &t.host,
             port: t.port,
-            peer: match &t.kind {
-                Kind::Peer(principal) => Some(principal),
-                Kind::Own | Kind::Manual | Kind::Pool(_) => None,
+            via: match &t.kind {
+                Kind::Peer(principal) => Via::Peer(principal),
+                Kind::Pool(_) if t.is_tls() => Via::Tls(&t.name),
+                Kind::Own | Kind::Manual | Kind::Pool(_) => Via::Plain,
             },
         }
     }
@@ -118,6 +131,9 @@ pub struct Upstreams {
     idle: Mutex<Pool>,
     /// Those to peers, by principal.
     peers: Mutex<FxHashMap<String, Pool>>,
+    /// Those over TLS to others, by the name that the server proved.
+    named: Mutex<FxHashMap<String, Pool>>,
+    public: PublicTls,
     cluster: Option<Arc<Cluster>>,
     network: Arc<Network>,
     tick: AtomicU64,
@@ -189,23 +205,19 @@ impl Upstreams {
             connection,
             since: self.tick.load(Ordering::Relaxed),
         };
-        match to.peer {
-            None => keep(&mut self.lock(), to.authority, idle),
-            Some(peer) => {
-                let mut peers = self.lock_peers();
-                keep(
-                    peers.entry(peer.to_owned()).or_default(),
-                    to.authority,
-                    idle,
-                );
-            },
-        }
+        let (mut pools, of) = match to.via {
+            Via::Plain => return keep(&mut self.lock(), to.authority, idle),
+            Via::Peer(peer) => (self.lock_peers(), peer),
+            Via::Tls(name) => (self.lock_named(), name),
+        };
+        keep(pools.entry(of.to_owned()).or_default(), to.authority, idle);
     }
 
     /// Closes every idle connection.
     pub fn clear(&self) {
         self.lock().clear();
         self.lock_peers().clear();
+        self.lock_named().clear();
     }
 
     /// Closes idle connections to peers whose pin is gone or another by now.
@@ -223,8 +235,10 @@ impl Upstreams {
 
     fn take(&self, to: &Address<'_>) -> Option<Connection> {
         let now = self.tick.load(Ordering::Relaxed);
-        let Some(peer) = to.peer else {
-            return pop(&mut self.lock(), to.authority, now);
+        let peer = match to.via {
+            Via::Plain => return pop(&mut self.lock(), to.authority, now),
+            Via::Tls(name) => return pop(self.lock_named().get_mut(name)?, to.authority, now),
+            Via::Peer(peer) => peer,
         };
         let trust = self.cluster.as_ref()?.members().trust();
         let mut peers = self.lock_peers();
@@ -240,8 +254,15 @@ impl Upstreams {
 
     async fn dial(&self, to: &Address<'_>) -> io::Result<Connection> {
         let dialled = timeout(DIAL_TIMEOUT, async {
-            let Some(peer) = to.peer else {
-                return converse(self.network.connect(to.host, to.port).await?, None).await;
+            let peer = match to.via {
+                Via::Plain => {
+                    return converse(self.network.connect(to.host, to.port).await?, None).await;
+                },
+                Via::Tls(name) => {
+                    let stream = self.network.connect(to.host, to.port).await?;
+                    return converse(self.public.connect(name, stream).await?, None).await;
+                },
+                Via::Peer(peer) => peer,
             };
             // As it is at this moment: the pin may have gone since the peer was chosen.
             let pinned = self.cluster.as_ref().and_then(|cluster| {
@@ -264,6 +285,10 @@ impl Upstreams {
 
     fn lock_peers(&self) -> MutexGuard<'_, FxHashMap<String, Pool>> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_named(&self) -> MutexGuard<'_, FxHashMap<String, Pool>> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Pool> {
@@ -307,10 +332,12 @@ async fn sweep(pool: Weak<Upstreams>) {
         let now = pool.tick.fetch_add(1, Ordering::Relaxed) + 1;
         let lives = |i: &Idle| now - i.since < IDLE_TICKS && !i.connection.sender.is_closed();
         retain(&mut pool.lock(), lives);
-        pool.lock_peers().retain(|_, pool| {
-            retain(pool, lives);
-            !pool.is_empty()
-        });
+        for mut pools in [pool.lock_peers(), pool.lock_named()] {
+            pools.retain(|_, pool| {
+                retain(pool, lives);
+                !pool.is_empty()
+            });
+        }
     }
 }
 
@@ -422,7 +449,7 @@ mod tests {
             authority: &format!("127.0.0.1:{port}").into(),
             host: "127.0.0.1",
             port,
-            peer: Some(peer),
+            via: Via::Peer(peer),
         };
         let mut request = Some(Request::new(RequestBody::empty()));
         let (response, connection) = pool.send(&to, &mut request, Cap::Off).await?;

@@ -69,6 +69,14 @@ pub enum Withheld {
 pub enum Answer {
     /// Nobody can serve it and nothing was sent: 502.
     NoCandidate,
+    /// It fits the context of no owner, and nothing was sent: 400. Found by the driver, which knows
+    /// the request's length.
+    TooLong {
+        /// Tokens that it may need, estimated.
+        needs: u64,
+        /// The largest context there is.
+        fits: u64,
+    },
     /// The last permitted attempt failed below HTTP or without content: 502 or 504.
     Attempt(Failure),
     /// The loop ended between attempts: 503 with Retry-After.

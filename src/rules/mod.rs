@@ -5,6 +5,7 @@ pub mod addresses;
 pub mod budget;
 pub mod candidates;
 pub mod cors;
+pub mod demand;
 pub mod discovery;
 pub mod dispatch;
 pub mod engine;

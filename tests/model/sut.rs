@@ -367,6 +367,7 @@ impl Sut {
             Action::Answer(answer) => {
                 let (status, why) = match answer {
                     Answer::NoCandidate => (502, "nobody"),
+                    Answer::TooLong { .. } => unreachable!("there is no pool here"),
                     Answer::Attempt(Failure::NoContent) => (504, "attempt"),
                     Answer::Attempt(_) => (502, "attempt"),
                     Answer::Exhausted(Exhausted::Deadline) => (503, "deadline"),
