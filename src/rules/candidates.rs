@@ -39,7 +39,7 @@ pub enum Kind {
 pub struct Pooled {
     /// How well it is.
     pub health: Health,
-    /// Requests on it, whoever sent them.
+    /// Requests on it that are not ours.
     pub active: u32,
     /// Requests that wait in its engine.
     pub queue: u32,

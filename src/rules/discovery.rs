@@ -60,7 +60,8 @@ pub struct Extra {
 pub struct Pooled {
     /// How well it is.
     pub health: Health,
-    /// Requests on it: leases of all gateways, or what it says itself if that is more.
+    /// Requests on it that are not ours: leases of other gateways, and what it counts itself above
+    /// all leases.
     pub active: u32,
     /// Requests that wait in its engine.
     pub queue: u32,

@@ -208,7 +208,7 @@ impl Dispatch {
             self.limit = candidates as u32;
         }
         if candidates == 0 {
-            if self.dispatched == 0 && self.idle == 0 && !held {
+            if self.dispatched == 0 && !held {
                 return Action::Answer(Answer::NoCandidate);
             }
             // An owner existed within this request's life, so one may come back.

@@ -244,7 +244,7 @@ fn facts(board: &Board, track: Option<&Track>, c: &Candidate) -> Facts {
         seat,
         slots: c.target.slots,
         base_weight: c.target.weight,
-        active: own.max(told.map_or(0, |p| u64::from(p.active))),
+        active: own + told.map_or(0, |p| u64::from(p.active)),
         queue: load.pending + load.pressure + told.map_or(0, |p| u64::from(p.queue)),
         warm: c.warm,
         health: told.map_or(Health::Healthy, |p| p.health),

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
@@ -45,11 +46,38 @@ struct Seen {
     /// The store's time, and ours when it was told.
     now_ms: u64,
     at: Instant,
-    records: BTreeMap<NodeId, Record>,
+    records: BTreeMap<NodeId, Known>,
     down: Option<String>,
 }
 
+/// A record, and the requests on its node that are none of ours.
+struct Known {
+    record: Record,
+    /// Of other gateways, as far as told.
+    others: u32,
+    /// Of nobody's gateway: what the worker counted above all leases at its last beat. Its count is
+    /// as old as that beat, ours is not: requests of ours that ended since must not count.
+    uncounted: u32,
+}
+
 impl Seen {
+    /// Takes a record over. `held` = leases of ours there.
+    fn take(&mut self, record: Record, held: u32) {
+        let node = record.node().clone();
+        let before = self.records.get(&node);
+        let beat = |r: &Record| (r.session.clone(), r.beat.as_ref().map(|b| b.seq));
+        let uncounted = match before {
+            Some(known) if beat(&known.record) == beat(&record) => known.uncounted,
+            _ => record.in_flight() - record.leases,
+        };
+        let known = Known {
+            others: record.leases.saturating_sub(held),
+            uncounted,
+            record,
+        };
+        self.records.insert(node, known);
+    }
+
     fn now_ms(&self) -> u64 {
         let since = u64::try_from(self.at.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.now_ms.saturating_add(since)
@@ -65,6 +93,8 @@ pub struct Pool<S> {
     kind: &'static str,
     door: OnceLock<PoolDoor>,
     seen: Mutex<Seen>,
+    /// Leases of ours, from before they are asked for until they are given back.
+    held: Mutex<FxHashMap<NodeId, u32>>,
     wake: Notify,
 }
 
@@ -93,6 +123,7 @@ impl<S: PoolStore + 'static> Pool<S> {
                 records: BTreeMap::new(),
                 down: None,
             }),
+            held: Mutex::default(),
             wake: Notify::new(),
         })
     }
@@ -140,6 +171,8 @@ impl<S: PoolStore + 'static> Pool<S> {
     /// Asks the store what changed.
     pub async fn refresh(&self) {
         let since = self.lock().version;
+        // Before and after: a lease that is taken or given back meanwhile is still ours.
+        let before = self.lock_held().clone();
         let told = self.store.changes(since).await;
         let keys = match told {
             Err(StoreDown { reason }) => {
@@ -154,9 +187,18 @@ impl<S: PoolStore + 'static> Pool<S> {
                 return;
             },
             Ok(told) => {
+                let after = self.lock_held().clone();
+                let ours = |node: &NodeId| {
+                    let count = |all: &FxHashMap<NodeId, u32>| all.get(node).copied().unwrap_or(0);
+                    count(&before).max(count(&after))
+                };
                 let mut seen = self.lock();
                 if seen.down.take().is_some() {
                     tracing::warn!("the node pool's store is back");
+                }
+                if told.version != seen.version {
+                    // Whoever asked: the facades shall know, too.
+                    self.wake.notify_one();
                 }
                 (seen.version, seen.now_ms, seen.at) = (told.version, told.now_ms, Instant::now());
                 if told.whole {
@@ -165,8 +207,10 @@ impl<S: PoolStore + 'static> Pool<S> {
                 for node in &told.gone {
                     seen.records.remove(node);
                 }
-                let records = told.records.into_iter().map(|r| (r.node().clone(), r));
-                seen.records.extend(records);
+                for record in told.records {
+                    let held = ours(record.node());
+                    seen.take(record, held);
+                }
                 told.keys_version
             },
         };
@@ -184,7 +228,11 @@ impl<S: PoolStore + 'static> Pool<S> {
             let now = seen.now_ms();
             let records = seen.records.values();
             records
-                .filter_map(|r| Some((r.registration.engine, publish::node(r, now, &self.limits)?)))
+                .filter_map(|s| {
+                    let elsewhere = s.others.saturating_add(s.uncounted);
+                    let node = publish::node(&s.record, elsewhere, now, &self.limits)?;
+                    Some((s.record.registration.engine, node))
+                })
                 .collect()
         };
         for facade in shared.facades() {
@@ -199,7 +247,8 @@ impl<S: PoolStore + 'static> Pool<S> {
         let old: Vec<_> = {
             let seen = self.lock();
             let since = seen.now_ms().saturating_sub(self.limits.retention_ms);
-            let old = seen.records.values().filter(|r| r.beat_at < since);
+            let records = seen.records.values().map(|s| &s.record);
+            let old = records.filter(|r| r.beat_at < since);
             old.map(|r| (r.node().clone(), since)).collect()
         };
         for (node, since) in old {
@@ -216,6 +265,23 @@ impl<S: PoolStore + 'static> Pool<S> {
     fn changed<T>(&self, answer: Result<T, StoreDown>) -> Result<T, StoreDown> {
         self.wake.notify_one();
         answer
+    }
+
+    /// One lease more or less of ours on a node.
+    fn count(&self, node: &NodeId, more: bool) {
+        let mut held = self.lock_held();
+        let count = held.entry(node.clone()).or_default();
+        *count = match more {
+            true => count.saturating_add(1),
+            false => count.saturating_sub(1),
+        };
+        if *count == 0 {
+            held.remove(node);
+        }
+    }
+
+    fn lock_held(&self) -> MutexGuard<'_, FxHashMap<NodeId, u32>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Seen> {
@@ -301,7 +367,8 @@ impl<S: PoolStore + 'static> Fleet for Pool<S> {
             self.refresh().await;
             let seen = self.lock();
             let now = seen.now_ms();
-            let nodes = seen.records.values().map(|r| {
+            let nodes = seen.records.values().map(|s| {
+                let r = &s.record;
                 let weight = publish::weight(r, now, &self.limits);
                 node_status(r, weight, now, &self.limits)
             });
@@ -349,6 +416,7 @@ impl<S: PoolStore + 'static> Admissions for Pool<S> {
                 slots,
             } = &place;
             let ttl = self.limits.lease_ttl_ms;
+            self.count(node, true);
             let asked = self
                 .store
                 .acquire(node, model.as_deref(), lease, *slots, ttl)
@@ -356,6 +424,7 @@ impl<S: PoolStore + 'static> Admissions for Pool<S> {
             match asked {
                 Ok(Admission::Granted { .. }) => Ok(self.kept(place)),
                 Ok(other) => {
+                    self.count(node, false);
                     // The picture is behind.
                     self.wake.notify_one();
                     tracing::debug!(node = %place.node, answer = ?other, "no place on a pool node");
@@ -415,6 +484,7 @@ impl<S: PoolStore + 'static> Pool<S> {
             if let Err(e) = settled.await {
                 tracing::debug!(node = %place.node, reason = %e, "a lease runs out by itself");
             }
+            pool.count(&place.node, false);
         });
     }
 }

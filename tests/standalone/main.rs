@@ -16,6 +16,7 @@ mod ending;
 mod journal;
 mod looping;
 mod nodes;
+mod pool;
 mod ports;
 mod replay;
 mod serving;

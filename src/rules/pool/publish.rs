@@ -11,9 +11,10 @@ use super::standing::{PoolState, standing};
 use crate::rules::discovery::{Extra, Node, Pooled};
 use crate::rules::weighted::{Facts, Health, Speed, weights};
 
-/// The node at this time (Unix ms of the store's clock). `None` once it counts as having left: it is
+/// The node at this time (Unix ms of the store's clock), with so many requests on it that are not of
+/// this gateway. `None` once it counts as having left: it is
 /// offline, or its endpoint cannot be read.
-pub fn node(record: &Record, now_ms: u64, limits: &Limits) -> Option<Node> {
+pub fn node(record: &Record, elsewhere: u32, now_ms: u64, limits: &Limits) -> Option<Node> {
     let now = standing(record, now_ms, limits);
     let resting = match now.state {
         PoolState::Offline => return None,
@@ -47,7 +48,7 @@ pub fn node(record: &Record, now_ms: u64, limits: &Limits) -> Option<Node> {
             PoolState::Suspect => Health::Suspect,
             _ => Health::Healthy,
         },
-        active: record.in_flight(),
+        active: elsewhere,
         queue: record.queue_depth(),
         tls: endpoint.scheme == Scheme::Https,
         resting,

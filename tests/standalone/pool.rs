@@ -1,0 +1,371 @@
+//! Workers that register themselves, through the whole daemon: places, states, keys, ends.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::support::client::{Client, Response, get, http, post};
+use crate::support::daemon::{Standalone, World};
+use crate::support::engine::{Engine, Gate, Reply};
+use crate::support::{ask_until, free_port};
+use crate::{chat, says};
+
+/// A worker that beats by itself until it is told otherwise.
+struct Worker {
+    registry: u16,
+    id: &'static str,
+    key: String,
+    session: String,
+    seq: AtomicUsize,
+}
+
+fn call(registry: u16, key: &str, method: &str, params: &Value) -> Value {
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+    let bearer = format!("Bearer {key}");
+    let headers = [
+        ("Authorization", bearer.as_str()),
+        ("Content-Type", "application/json"),
+    ];
+    http(registry, "POST", "/", &headers, body.as_bytes()).json()
+}
+
+impl Worker {
+    /// Makes a key for it and registers it.
+    fn join(world: &World, registry: u16, id: &'static str, engine: &Engine, more: Value) -> Self {
+        let made = world.json(&[
+            "nodes",
+            "keys",
+            "create",
+            id,
+            "--node-id",
+            id,
+            "--allow",
+            "127.0.0.1",
+        ]);
+        let key = made["key"].as_str().unwrap().to_owned();
+        let mut params = json!({
+            "node_id": id,
+            "endpoint": format!("http://127.0.0.1:{}", engine.port()),
+            "engine": "ollama",
+            "models": [{"id": "m", "is_warm": true}],
+            "max_concurrency": 1,
+            "agent_version": "test",
+        });
+        for (name, value) in more.as_object().unwrap() {
+            params[name] = value.clone();
+        }
+        let told = call(registry, &key, "node/register", &params);
+        let session = told["result"]["session"].as_str();
+        Self {
+            registry,
+            id,
+            session: session.unwrap_or_else(|| panic!("{told}")).to_owned(),
+            key,
+            seq: AtomicUsize::new(0),
+        }
+    }
+
+    fn beat(&self, more: Value) -> Value {
+        let mut params = json!({
+            "node_id": self.id,
+            "session": self.session,
+            "seq": self.seq.fetch_add(1, Ordering::Relaxed) + 1,
+            "draining": false,
+            "active_requests": 0,
+            "queue_depth": 0,
+            "models": [{"id": "m", "is_warm": true}],
+        });
+        for (name, value) in more.as_object().unwrap() {
+            params[name] = value.clone();
+        }
+        call(self.registry, &self.key, "node/heartbeat", &params)["result"].clone()
+    }
+}
+
+/// A daemon with a pool and no other node.
+fn pool(world: &World, more: &str) -> (Standalone, u16) {
+    let registry = free_port();
+    // No worker here beats by itself: on a slow machine a test may take longer than a TTL of people.
+    let ttl = match more.contains("heartbeat_ttl") {
+        true => "",
+        false => "heartbeat_ttl = \"1h\"",
+    };
+    let text = format!("[pool]\nlisten = \"127.0.0.1:{registry}\"\n{ttl}\n{more}\n");
+    let file = world.file("pool.toml", &text);
+    let daemon = Standalone::start(world, &["--config", file.to_str().unwrap()]);
+    (daemon, registry)
+}
+
+fn state(world: &World, id: &str) -> Value {
+    let told = world.json(&["nodes", "list"]);
+    let nodes = told["pool"]["nodes"].as_array().unwrap().clone();
+    nodes
+        .into_iter()
+        .find(|n| n["id"] == id)
+        .unwrap_or_default()
+}
+
+/// Asks the daemon until it is so.
+#[track_caller]
+fn until(what: &str, mut so: impl FnMut() -> bool) {
+    ask_until(what, || so().then_some(()));
+}
+
+/// Whether requests would go there.
+fn routed(world: &World, id: &str) -> bool {
+    let told = world.json(&["route", "--engine", "ollama", "--model", "m"]);
+    let candidates = told["candidates"].as_array().unwrap();
+    candidates.iter().any(|c| c["node"] == id)
+}
+
+/// The reason that `route` gives for leaving a node out.
+fn reason(world: &World, id: &str) -> String {
+    let told = world.json(&["route", "--engine", "ollama", "--model", "m"]);
+    let out = told["excluded"].as_array().unwrap().iter();
+    let found = out.clone().find(|e| e["node"] == id);
+    found.map_or_else(
+        || told.to_string(),
+        |e| e["reason"].as_str().unwrap().to_owned(),
+    )
+}
+
+fn ask(port: u16) -> thread::JoinHandle<Response> {
+    thread::spawn(move || post(port, "/api/chat", &chat("m")))
+}
+
+/// An engine that counts how many requests it has at once.
+fn counting(text: &'static str, gate: &Gate) -> (Engine, Arc<AtomicUsize>) {
+    let (now, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let (seen, gate) = (most.clone(), gate.clone());
+    let engine = Engine::start(move |_| {
+        seen.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        now.fetch_sub(1, Ordering::SeqCst);
+        Reply::stream("text/plain").gate(&gate).chunk(text).end()
+    });
+    (engine, most)
+}
+
+#[test]
+fn a_worker_serves_within_its_places_and_others_wait_for_one() {
+    let world = World::new();
+    let (daemon, registry) = pool(&world, "");
+    let gate = Gate::new();
+    let (a, _) = counting("a", &gate);
+    let _worker = Worker::join(&world, registry, "w", &a, json!({"max_concurrency": 2}));
+    until("the node", || routed(&world, "w"));
+    let asked: Vec<_> = (0..3).map(|_| ask(daemon.port)).collect();
+    a.hit(2);
+    until("both places", || state(&world, "w")["leases"] == 2);
+    // The third one waits, and costs no attempt: full is not absent.
+    until("the third", || {
+        reason(&world, "w") == "all its places are taken"
+    });
+    assert_eq!(a.hits(), 2);
+    gate.open();
+    for asked in asked {
+        assert_eq!(asked.join().unwrap().text(), "a");
+    }
+    assert_eq!(a.hits(), 3);
+    until("every place", || state(&world, "w")["leases"] == 0);
+}
+
+#[test]
+fn a_drain_drops_nothing_and_sends_nothing_new() {
+    let world = World::new();
+    let (daemon, registry) = pool(&world, "");
+    let gate = Gate::new();
+    let (a, _) = counting("a", &gate);
+    let b = Engine::always(says("b"));
+    let _a = Worker::join(&world, registry, "wa", &a, json!({"base_weight": 1000}));
+    let _b = Worker::join(&world, registry, "wb", &b, json!({"base_weight": 1}));
+    until("both", || routed(&world, "wb"));
+    let first = ask(daemon.port);
+    a.hit(1);
+    let said = world.run(&["nodes", "drain", "wa"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    until("the drain", || reason(&world, "wa").contains("drain"));
+    for _ in 0..3 {
+        assert_eq!(post(daemon.port, "/api/chat", &chat("m")).text(), "b");
+    }
+    gate.open();
+    assert_eq!(first.join().unwrap().text(), "a");
+    let said = world.run(&["nodes", "resume", "wa"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    until("the node again", || routed(&world, "wa"));
+    assert_eq!(post(daemon.port, "/api/chat", &chat("m")).text(), "a");
+}
+
+#[test]
+fn a_worker_that_drains_says_so_in_its_beat_and_hears_what_is_left() {
+    let world = World::new();
+    let (daemon, registry) = pool(&world, "");
+    let gate = Gate::new();
+    let (a, _) = counting("a", &gate);
+    let worker = Worker::join(&world, registry, "w", &a, json!({}));
+    until("the node", || routed(&world, "w"));
+    let first = ask(daemon.port);
+    a.hit(1);
+    let told = worker.beat(json!({"draining": true}));
+    assert_eq!(
+        (&told["state"], &told["active_proxy_requests"]),
+        (&json!("draining"), &json!(1))
+    );
+    gate.open();
+    assert_eq!(first.join().unwrap().text(), "a");
+    until("nothing left", || {
+        worker.beat(json!({"draining": true}))["active_proxy_requests"] == 0
+    });
+}
+
+#[test]
+fn five_failures_break_a_node_and_a_reset_mends_it() {
+    let world = World::new();
+    let (daemon, registry) = pool(&world, "breaker_cooldown = \"1h\"");
+    let (a, b) = (
+        Engine::always(Reply::status(500)),
+        Engine::always(says("b")),
+    );
+    let _a = Worker::join(&world, registry, "wa", &a, json!({"base_weight": 1000}));
+    let _b = Worker::join(&world, registry, "wb", &b, json!({"base_weight": 1}));
+    until("both", || routed(&world, "wb"));
+    for _ in 0..5 {
+        assert_eq!(post(daemon.port, "/api/chat", &chat("m")).text(), "b");
+        until("the account", || state(&world, "wb")["leases"] == 0);
+    }
+    until("the breaker", || {
+        state(&world, "wa")["state"] == "circuit_broken"
+    });
+    until("its part in routing", || {
+        !reason(&world, "wa").contains("excluded")
+    });
+    let before = a.hits();
+    assert_eq!(post(daemon.port, "/api/chat", &chat("m")).text(), "b");
+    assert_eq!(a.hits(), before, "a broken node is not asked");
+    a.now(|_| says("a"));
+    assert_eq!(world.run(&["nodes", "reset", "wa"]).code, 0);
+    until("the node again", || routed(&world, "wa"));
+    assert_eq!(post(daemon.port, "/api/chat", &chat("m")).text(), "a");
+}
+
+#[test]
+fn a_busy_or_loading_node_is_passed_over_and_not_blamed() {
+    let world = World::new();
+    let (daemon, registry) = pool(&world, "");
+    let (a, b) = (
+        Engine::always(Reply::status(503)),
+        Engine::always(says("b")),
+    );
+    let _a = Worker::join(&world, registry, "wa", &a, json!({"base_weight": 1000}));
+    let _b = Worker::join(&world, registry, "wb", &b, json!({"base_weight": 1}));
+    until("both", || routed(&world, "wb"));
+    for _ in 0..7 {
+        assert_eq!(post(daemon.port, "/api/chat", &chat("m")).text(), "b");
+        until("the account", || state(&world, "wb")["leases"] == 0);
+    }
+    assert_eq!(state(&world, "wa")["breaker"]["failures"], 0);
+    assert_eq!(a.hits(), 7);
+}
+
+#[test]
+fn a_silent_worker_is_gone_and_back_at_its_next_beat() {
+    let world = World::new();
+    let (daemon, registry) = pool(
+        &world,
+        "heartbeat_ttl = \"2s\"\nheartbeat_interval = \"1s\"",
+    );
+    let a = Engine::always(says("a"));
+    let worker = Worker::join(&world, registry, "w", &a, json!({}));
+    until("the node", || {
+        post(daemon.port, "/api/chat", &chat("m")).text() == "a"
+    });
+    until("its end", || state(&world, "w")["state"] == "offline");
+    until("the facade to know", || {
+        post(daemon.port, "/api/chat", &chat("m")).status == 502
+    });
+    assert_eq!(worker.beat(json!({}))["reregister"], false);
+    until("the node again", || {
+        post(daemon.port, "/api/chat", &chat("m")).text() == "a"
+    });
+}
+
+#[test]
+fn a_revoked_key_puts_its_node_out_at_once_and_what_waits_there_goes_elsewhere() {
+    let world = World::new();
+    let (daemon, registry) = pool(&world, "");
+    let (a, b) = (Engine::always(Reply::silence()), Engine::always(says("b")));
+    let worker = Worker::join(&world, registry, "wa", &a, json!({"base_weight": 1000}));
+    let _b = Worker::join(&world, registry, "wb", &b, json!({"base_weight": 1}));
+    until("both", || routed(&world, "wb"));
+    let waits = ask(daemon.port);
+    a.hit(1);
+    assert_eq!(world.run(&["nodes", "keys", "revoke", "wa"]).code, 0);
+    assert_eq!(waits.join().unwrap().text(), "b");
+    a.was_left(1);
+    let refused = call(registry, &worker.key, "node/heartbeat", &json!({}));
+    assert_eq!(refused["error"]["code"], -32020, "{refused}");
+}
+
+#[test]
+fn a_request_that_fits_no_context_is_told_the_largest() {
+    let world = World::new();
+    let (daemon, registry) = pool(&world, "");
+    let a = Engine::always(says("a"));
+    let more = json!({"models": [{"id": "m", "is_warm": true, "context_length": 100}]});
+    let _worker = Worker::join(&world, registry, "w", &a, more);
+    until("the node", || routed(&world, "w"));
+    assert_eq!(post(daemon.port, "/api/chat", &chat("m")).text(), "a");
+    let long = json!({"model": "m", "messages": [{"role": "user", "content": "x".repeat(1000)}]});
+    let told = post(daemon.port, "/api/chat", &long);
+    assert_eq!(told.status, 400);
+    assert!(told.error_text().contains("100"), "{}", told.error_text());
+    assert_eq!(a.hits(), 1);
+}
+
+#[test]
+fn lists_are_asked_of_pool_nodes_and_nothing_else_is() {
+    let world = World::new();
+    let (daemon, registry) = pool(&world, "");
+    let list = json!({"models": [{"name": "m:latest", "model": "m:latest"}]});
+    let a = Engine::always(Reply::json(200, &list));
+    let _worker = Worker::join(&world, registry, "w", &a, json!({}));
+    until("the node", || routed(&world, "w"));
+    assert_eq!(
+        get(daemon.port, "/api/tags").json()["models"][0]["name"],
+        "m:latest"
+    );
+    let asked = a.hits();
+    assert_eq!(get(daemon.port, "/api/version").status, 502);
+    let pulled = post(daemon.port, "/api/pull", &json!({"model": "m"}));
+    assert_eq!(pulled.status, 502);
+    assert_eq!(a.hits(), asked);
+}
+
+#[test]
+fn a_streaming_client_that_leaves_gives_its_place_back() {
+    let world = World::new();
+    let (daemon, registry) = pool(&world, "");
+    let gate = Gate::new();
+    let a = Engine::always(Reply::stream("text/plain").chunk("first").gate(&gate).end());
+    let _worker = Worker::join(&world, registry, "w", &a, json!({}));
+    until("the node", || routed(&world, "w"));
+    let mut client = Client::connect(daemon.port);
+    client.post("/api/chat", &chat("m"));
+    let mut head = client.head();
+    assert!(client.read_until(&mut head, "first"));
+    until("its place", || state(&world, "w")["leases"] == 1);
+    drop(client);
+    until("the place back", || state(&world, "w")["leases"] == 0);
+    gate.open();
+}
+
+#[test]
+fn an_impossible_pool_is_refused_at_start() {
+    let world = World::new();
+    let text = "[pool]\nlisten = \"192.0.2.1:9090\"\n";
+    let file = world.file("pool.toml", text);
+    let said = world.run(&["serve", "--config", file.to_str().unwrap()]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("192.0.2.1:9090"), "{said:?}");
+}
