@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, Args, Command};
-use nvpair_proxy::config::file::engine_named as engine;
+use nvpair_proxy::config::kinds::engine_named as engine;
 use nvpair_proxy::config::node_url::NodeUrl;
 use nvpair_proxy::config::settings::Flags;
 use nvpair_proxy::rules::budget::Cap;

@@ -1,44 +1,31 @@
 //! The configuration file: which keys there are and what each takes (product 13.18).
 //!
-//! Owns: keys, ranges and duplicates, and how the problems of a file are shown.
-//! Leaves to others: the walk (`reader`), defaults and what beats what (`settings`).
+//! Owns: joining the sections, duplicates, and how the problems of a file are shown.
+//! Leaves to others: the keys themselves (`keys`), the walk (`reader`), defaults and what beats what
+//! (`settings`).
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use http::HeaderValue;
+use ipnet::IpNet;
 use toml::de::DeTable;
 
-use super::node_url::{NodeUrl, is_host};
+use super::gateway::{
+    self, Gateway, GatewaySettings, Known, ProviderSetting, TlsFiles, VirtualModel,
+};
+use super::keys;
+use super::kinds;
+use super::node_url::NodeUrl;
 use super::paths::Env;
-use super::reader::{self, Plain, Problem, Reader};
-use crate::rules::addresses::without_brackets;
+use super::pool::{self, PoolSettings};
+use super::reader::{Findings, Problem, Reader, Section};
+use super::telemetry::{self, AdminSettings, TelemetrySettings};
 use crate::rules::engine::EngineId;
 use crate::rules::log_level::{LogFormat, LogLevel};
-use crate::rules::nearest::closest;
 use crate::rules::policy::Policy;
 use crate::rules::secret::Secret;
-
-const TOP: [&str; 12] = [
-    "policy",
-    "response_header_timeout",
-    "max_request_bytes",
-    "allowed_hosts",
-    "allowed_origins",
-    "stream_idle_timeout",
-    "drain_timeout",
-    "commit_gate",
-    "response_headers",
-    "engines",
-    "nodes",
-    "log",
-];
-const ENGINE: [&str; 2] = ["enabled", "port"];
-const NODE: [&str; 8] = [
-    "engine", "url", "name", "models", "api_key", "slots", "weight", "enabled",
-];
-const LOG: [&str; 2] = ["level", "format"];
 
 /// Those that may be written: `listed` needs a broker's list, so that only a broker brings it.
 const POLICIES: [(&str, Policy); 2] = [
@@ -72,12 +59,15 @@ pub struct NodeSetting {
     pub slots: Option<u32>,
     /// Relative weight; `None` = 1.
     pub weight: Option<u32>,
+    /// The cluster member behind the URL, whose facade is dialled over mutual TLS and whose
+    /// certificate must be the pinned one; `None` = a plain engine.
+    pub peer: Option<String>,
 }
 
 impl NodeSetting {
     /// A node of which nothing but its place is known.
     pub fn bare(engine: EngineId, url: NodeUrl) -> Self {
-        let (name, models, api_key, slots, weight) = (None, None, None, None, None);
+        let (name, models, api_key, slots, weight, peer) = (None, None, None, None, None, None);
         Self {
             engine,
             url,
@@ -86,12 +76,13 @@ impl NodeSetting {
             api_key,
             slots,
             weight,
+            peer,
         }
     }
 }
 
 /// `[engines.NAME]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
     /// Which.
     pub engine: EngineId,
@@ -99,6 +90,8 @@ pub struct EngineConfig {
     pub enabled: bool,
     /// Port to ask for; yields to a saved one.
     pub port: Option<u16>,
+    /// What callers beyond loopback are met with.
+    pub tls: Option<TlsFiles>,
 }
 
 /// The values of a file; `None` where it says nothing.
@@ -130,6 +123,45 @@ pub struct Config {
     pub log_level: Option<LogLevel>,
     /// `log.format`.
     pub log_format: Option<LogFormat>,
+    /// `allowed_cidrs`.
+    pub allowed_cidrs: Option<Vec<IpNet>>,
+    /// `[pool]`, if it runs.
+    pub pool: Option<PoolSettings>,
+    /// `[gateway]`, if it runs; a pool turns it on.
+    pub gateway: Option<GatewaySettings>,
+    /// `[[providers]]` that are enabled.
+    pub providers: Vec<ProviderSetting>,
+    /// `[virtual_models]`.
+    pub virtual_models: Vec<VirtualModel>,
+    /// `[telemetry]`, if anything is sent.
+    pub telemetry: Option<TelemetrySettings>,
+    /// `[admin]`, if it listens.
+    pub admin: Option<AdminSettings>,
+    /// What is odd in the file and still usable.
+    pub warnings: Vec<Problem>,
+    /// A sentence a variable of a section that is ignored.
+    pub variables: Vec<String>,
+    /// The line of every key that was written, by its path: `pool.listen`, `nodes[0].url`.
+    pub written: BTreeMap<String, usize>,
+    /// Keys of sections that a variable set, with its name.
+    pub from_env: BTreeMap<String, String>,
+}
+
+impl Config {
+    /// Puts `folder` in front of every relative path.
+    fn rebase(&mut self, folder: &Path) {
+        let tls = self.engines.iter_mut().filter_map(|e| e.tls.as_mut());
+        let tls = tls
+            .chain(self.gateway.iter_mut().filter_map(|g| g.tls.as_mut()))
+            .chain(self.pool.iter_mut().filter_map(|p| p.tls.as_mut()));
+        for files in tls {
+            files.cert = folder.join(&files.cert);
+            files.key = folder.join(&files.key);
+        }
+        if let Some(file) = self.pool.as_mut().and_then(|p| p.usage_file.as_mut()) {
+            *file = folder.join(&*file);
+        }
+    }
 }
 
 /// Why a file gives no configuration.
@@ -181,18 +213,19 @@ impl Problems {
 /// A line a problem, the texts below each other, then the count.
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = |p: &Problem| format!("{}:{}:{}", self.file, p.line, p.column);
-        let width = self
-            .problems
-            .iter()
-            .map(|p| place(p).len())
-            .max()
-            .unwrap_or(0);
-        for problem in &self.problems {
-            writeln!(f, "{:width$}  {}", place(problem), problem.message)?;
+        for line in placed(&self.file, &self.problems) {
+            writeln!(f, "{line}")?;
         }
         f.write_str(&self.count())
     }
+}
+
+/// `FILE:LINE:COLUMN  text` for each, the texts below each other.
+pub fn placed(file: &str, problems: &[Problem]) -> Vec<String> {
+    let place = |p: &Problem| format!("{file}:{}:{}", p.line, p.column);
+    let width = problems.iter().map(|p| place(p).len()).max().unwrap_or(0);
+    let line = |p: &Problem| format!("{:width$}  {}", place(p), p.message);
+    problems.iter().map(line).collect()
 }
 
 /// Reads a file. One that is absent and was not named (`named`) says nothing; every other failure
@@ -204,7 +237,9 @@ pub fn load(path: &Path, named: bool, env: Env) -> Result<Config, FileError> {
                 .file_name()
                 .unwrap_or(path.as_os_str())
                 .to_string_lossy();
-            parse(&file, &text, env).map_err(FileError::Invalid)
+            let mut config = parse(&file, &text, env).map_err(FileError::Invalid)?;
+            config.rebase(path.parent().unwrap_or(Path::new("")));
+            Ok(config)
         },
         Err(e) if e.kind() == std::io::ErrorKind::NotFound && !named => Ok(Config::default()),
         Err(e) => Err(FileError::Unreadable(path.to_owned(), e)),
@@ -212,11 +247,14 @@ pub fn load(path: &Path, named: bool, env: Env) -> Result<Config, FileError> {
 }
 
 /// The values of a text, or every problem in it.
+///
+/// # Errors
+/// All problems, by their places.
 pub fn parse(file: &str, text: &str, env: Env) -> Result<Config, Problems> {
     let mut reader = Reader::new(text, env);
     let (table, errors) = DeTable::parse_recoverable(text);
     // What stands behind broken syntax is guesswork: its meaning is not looked at.
-    let config = if errors.is_empty() {
+    let mut config = if errors.is_empty() {
         document(&mut reader, table.get_ref())
     } else {
         for e in &errors {
@@ -227,43 +265,87 @@ pub fn parse(file: &str, text: &str, env: Env) -> Result<Config, Problems> {
         }
         Config::default()
     };
-    let problems = reader.finish();
-    if problems.is_empty() {
-        Ok(config)
-    } else {
-        Err(Problems {
-            file: file.into(),
-            problems,
-        })
+    let Findings {
+        problems,
+        warnings,
+        written,
+        from_env,
+        variables,
+    } = reader.finish();
+    if !problems.is_empty() {
+        let file = file.to_owned();
+        return Err(Problems { file, problems });
     }
+    config.warnings = warnings;
+    config.written = written;
+    config.from_env = from_env;
+    config.variables = variables;
+    Ok(config)
 }
 
 fn document(r: &mut Reader, t: &DeTable) -> Config {
-    r.known(t, "at the top level", &TOP);
+    let mut s = r.section(t, &keys::TOP, 0, "", None);
     let mut config = Config {
-        policy: r.value(t, "policy", &reader::word(&POLICIES)),
-        response_header_timeout: r.value(t, "response_header_timeout", &reader::duration),
-        max_request_bytes: r.value(t, "max_request_bytes", &reader::size),
-        allowed_hosts: r.list(t, "allowed_hosts", &host),
-        allowed_origins: r.list(t, "allowed_origins", &origin),
-        stream_idle_timeout: r.value(t, "stream_idle_timeout", &reader::duration),
-        drain_timeout: r.value(t, "drain_timeout", &reader::duration),
-        commit_gate_first_byte: r.value(t, "commit_gate", &reader::word(&GATES)),
-        response_headers: r.value(t, "response_headers", &reader::boolean),
-        engines: engines(r, t),
-        nodes: nodes(r, t),
+        policy: s.value("policy", &kinds::word(&POLICIES)),
+        response_header_timeout: s.span("response_header_timeout"),
+        max_request_bytes: s.value("max_request_bytes", &kinds::size),
+        allowed_hosts: s.list("allowed_hosts", &kinds::host),
+        allowed_origins: s.list("allowed_origins", &kinds::origin),
+        allowed_cidrs: s.list("allowed_cidrs", &kinds::cidr),
+        stream_idle_timeout: s.span("stream_idle_timeout"),
+        drain_timeout: s.span("drain_timeout"),
+        commit_gate_first_byte: s.value("commit_gate", &kinds::word(&GATES)),
+        response_headers: s.switch("response_headers"),
         ..Config::default()
     };
-    if let Some(log) = r.table(t, "log") {
-        r.known(log, "in [log]", &LOG);
-        config.log_level = r.value(log, "level", &reader::word(&LEVELS));
-        config.log_format = r.value(log, "format", &reader::word(&FORMATS));
+    if let Some((at, log)) = r.table(t, "log") {
+        let mut s = r.section(log, &keys::LOG, at, "log.", None);
+        config.log_level = s.value("level", &kinds::word(&LEVELS));
+        config.log_format = s.value("format", &kinds::word(&FORMATS));
     }
+    config.engines = engines(r, t);
+    config.nodes = nodes(r, t);
+    config.pool = pool::pool(r, t);
+    let on = |e: &&EngineConfig| e.enabled;
+    let ports: Vec<_> = config
+        .engines
+        .iter()
+        .filter(on)
+        .filter_map(|e| e.port)
+        .collect();
+    config.gateway = match gateway::gateway(r, t, &ports) {
+        Gateway::On(settings) => Some(settings),
+        Gateway::Off => None,
+        // Most pool nodes have no facade of their own.
+        Gateway::Unsaid => config.pool.is_some().then_some(GatewaySettings {
+            port: None,
+            tls: None,
+        }),
+    };
+    let (providers, off) = gateway::providers(r, t);
+    config.providers = providers;
+    let engines_off = config.engines.iter().filter(|e| !e.enabled);
+    let known = Known {
+        providers: &config.providers,
+        off: &off,
+        nodes: &config.nodes,
+        engines_off: &engines_off.map(|e| e.engine).collect::<Vec<_>>(),
+        pool: config.pool.is_some(),
+    };
+    config.virtual_models = gateway::virtual_models(r, t, &known);
+    for key in ["providers", "virtual_models"] {
+        if let (None, Some(value)) = (&config.gateway, t.get(key)) {
+            let text = format!("`{key}` is used by the gateway only, and there is no [gateway]");
+            r.warn(value.span().start, text);
+        }
+    }
+    config.telemetry = telemetry::telemetry(r, t);
+    config.admin = telemetry::admin(r, t);
     config
 }
 
 fn engines(r: &mut Reader, t: &DeTable) -> Vec<EngineConfig> {
-    let Some(engines) = r.table(t, "engines") else {
+    let Some((_, engines)) = r.table(t, "engines") else {
         return Vec::new();
     };
     let ids: Vec<_> = EngineId::all().map(EngineId::as_str).collect();
@@ -271,12 +353,17 @@ fn engines(r: &mut Reader, t: &DeTable) -> Vec<EngineConfig> {
     let mut ports: Vec<u16> = Vec::new();
     let mut read = Vec::new();
     for engine in EngineId::all() {
-        let Some(table) = r.table(engines, engine.as_str()) else {
+        let Some((at, table)) = r.table(engines, engine.as_str()) else {
             continue;
         };
-        r.known(table, &format!("in [engines.{engine}]"), &ENGINE);
-        let enabled = r.value(table, "enabled", &reader::boolean).unwrap_or(true);
-        let port = r.spanned(table, "port", &reader::port);
+        let (path, place) = (
+            format!("engines.{engine}."),
+            format!("in [engines.{engine}]"),
+        );
+        let mut s = r.section(table, &keys::ENGINE, at, &path, Some(&place));
+        let enabled = s.switch("enabled").unwrap_or(true);
+        let port = s.port("port");
+        let tls = gateway::tls_files(&mut s);
         if let Some((at, port)) = port.filter(|_| enabled) {
             if ports.contains(&port) {
                 r.complain(
@@ -290,6 +377,7 @@ fn engines(r: &mut Reader, t: &DeTable) -> Vec<EngineConfig> {
             engine,
             enabled,
             port: port.map(|(_, p)| p),
+            tls,
         });
     }
     read
@@ -297,8 +385,10 @@ fn engines(r: &mut Reader, t: &DeTable) -> Vec<EngineConfig> {
 
 fn nodes(r: &mut Reader, t: &DeTable) -> Vec<NodeSetting> {
     let mut read: Vec<NodeSetting> = Vec::new();
-    for (at, table) in r.tables(t, "nodes") {
-        if let Some((enabled, node)) = node(r, at, table) {
+    for (i, (at, table)) in r.tables(t, "nodes").into_iter().enumerate() {
+        let path = format!("nodes[{i}].");
+        let mut s = r.section(table, &keys::NODE, at, &path, None);
+        if let Some((enabled, node)) = node(&mut s) {
             let place = |n: &NodeSetting| n.engine == node.engine && n.url == node.url;
             let name = |n: &NodeSetting| {
                 n.engine == node.engine && n.name.is_some() && n.name == node.name
@@ -316,23 +406,16 @@ fn nodes(r: &mut Reader, t: &DeTable) -> Vec<NodeSetting> {
     read
 }
 
-fn node(r: &mut Reader, at: usize, t: &DeTable) -> Option<(bool, NodeSetting)> {
-    r.known(t, "in [[nodes]]", &NODE);
-    for key in ["engine", "url"] {
-        // A mistyped key is reported already; that the right one is absent too is no news.
-        let meant = |k: &str| !NODE.contains(&k) && closest(k, NODE) == Some(key);
-        if !t.contains_key(key) && !t.keys().any(|k| meant(k.get_ref())) {
-            r.complain(at, format!("[[nodes]] without `{key}`"));
-        }
-    }
-    let engine = r.value(t, "engine", &engine);
-    let url = r.value(t, "url", &node_url);
-    let name = r.value(t, "name", &node_name);
-    let models = r.list(t, "models", &not_empty);
-    let api_key = r.value(t, "api_key", &secret);
-    let slots = r.value(t, "slots", &reader::integer(1..=4096));
-    let weight = r.value(t, "weight", &reader::integer(1..=1000));
-    let enabled = r.value(t, "enabled", &reader::boolean).unwrap_or(true);
+fn node(s: &mut Section) -> Option<(bool, NodeSetting)> {
+    let engine = s.value("engine", &kinds::engine);
+    let url = s.value("url", &kinds::node_url);
+    let name = s.value("name", &kinds::node_name);
+    let models = s.list("models", &kinds::not_empty);
+    let api_key = s.value("api_key", &kinds::secret);
+    let slots = s.number("slots");
+    let weight = s.number("weight");
+    let enabled = s.switch("enabled").unwrap_or(true);
+    let peer = s.value("peer", &kinds::uuid);
     let node = NodeSetting {
         engine: engine?,
         url: url?,
@@ -341,89 +424,9 @@ fn node(r: &mut Reader, at: usize, t: &DeTable) -> Option<(bool, NodeSetting)> {
         api_key,
         slots,
         weight,
+        peer,
     };
     Some((enabled, node))
-}
-
-/// An engine by its id, or a sentence with the nearest one.
-pub fn engine_named(given: &str) -> Result<EngineId, String> {
-    let words: Vec<_> = EngineId::all().map(|e| (e.as_str(), e)).collect();
-    reader::pick(&words, given).map_err(|e| format!("engine {e}"))
-}
-
-fn engine(key: &str, value: Plain) -> Result<EngineId, String> {
-    engine_named(&reader::text(key, value)?)
-}
-
-fn node_url(key: &str, value: Plain) -> Result<NodeUrl, String> {
-    NodeUrl::parse(&reader::text(key, value)?).map_err(|e| format!("`{key}`: {e}"))
-}
-
-fn not_empty(key: &str, value: Plain) -> Result<String, String> {
-    let text = reader::text(key, value)?.trim().to_owned();
-    if text.is_empty() {
-        Err(format!("`{key}` must not be empty"))
-    } else {
-        Ok(text)
-    }
-}
-
-/// Names stand on command lines and in tables: no blanks, no control characters.
-fn node_name(key: &str, value: Plain) -> Result<String, String> {
-    let name = not_empty(key, value)?;
-    let bad = |c: char| c.is_whitespace() || c.is_control();
-    if name.len() > 100 || name.contains(bad) {
-        return Err(format!("`{key}` must be at most 100 bytes without blanks"));
-    }
-    Ok(name)
-}
-
-fn secret(key: &str, value: Plain) -> Result<Secret, String> {
-    let text = not_empty(key, value)?;
-    match HeaderValue::from_str(&text) {
-        Ok(_) => Ok(Secret::new(text)),
-        Err(_) => Err(format!(
-            "`{key}` has a character that no HTTP header may have"
-        )),
-    }
-}
-
-fn host(key: &str, value: Plain) -> Result<String, String> {
-    host_name(&reader::text(key, value)?).map_err(|e| format!("`{key}`: {e}"))
-}
-
-fn origin(key: &str, value: Plain) -> Result<String, String> {
-    origin_name(&reader::text(key, value)?).map_err(|e| format!("`{key}`: {e}"))
-}
-
-/// A host that the `Host` gate may admit: a name or address without port, in lower case.
-pub fn host_name(given: &str) -> Result<String, String> {
-    let host = given.trim().to_ascii_lowercase();
-    let bare = without_brackets(&host);
-    if is_host(bare) {
-        Ok(bare.to_owned())
-    } else {
-        Err(format!(
-            "{given:?} is not a host name; no scheme, port, path or wildcard"
-        ))
-    }
-}
-
-/// An origin as a browser sends it: `null`, or scheme and host with an optional port.
-pub fn origin_name(given: &str) -> Result<String, String> {
-    let origin = given.trim();
-    let bad = || format!("{given:?} is not an origin; write it like https://app.example:8443");
-    if origin == "null" {
-        return Ok(origin.to_owned());
-    }
-    let (scheme, rest) = origin.split_once("://").ok_or_else(bad)?;
-    let odd =
-        |c: char| c.is_whitespace() || c.is_control() || matches!(c, '/' | '*' | '?' | '#' | '@');
-    if scheme.is_empty() || rest.is_empty() || rest.contains(odd) {
-        return Err(bad());
-    }
-    // Browsers send scheme and host in lower case, and the comparison is exact.
-    Ok(origin.to_ascii_lowercase())
 }
 
 #[cfg(test)]

@@ -2,7 +2,13 @@
 
 pub mod expand;
 pub mod file;
+pub mod gateway;
+pub mod http_url;
+pub mod keys;
+pub mod kinds;
 pub mod node_url;
 pub mod paths;
+pub mod pool;
 pub mod reader;
 pub mod settings;
+pub mod telemetry;

@@ -52,7 +52,7 @@ impl NodeUrl {
         }
         Ok(Self {
             host: host(authority.host())?,
-            port: port(authority.as_str(), authority.port_u16())?,
+            port: port(authority.as_str(), authority.port_u16(), 80)?,
             prefix: prefix(uri.path()),
         })
     }
@@ -82,7 +82,8 @@ pub fn is_host(text: &str) -> bool {
     text.len() <= 253 && text.strip_suffix('.').unwrap_or(text).split('.').all(part)
 }
 
-fn host(raw: &str) -> Result<String, String> {
+/// The host of an authority, in lower case and without brackets.
+pub(super) fn host(raw: &str) -> Result<String, String> {
     let bare = without_brackets(raw);
     if bare.is_empty() {
         return Err("the URL has no host".into());
@@ -95,13 +96,14 @@ fn host(raw: &str) -> Result<String, String> {
     }
 }
 
-/// A port that does not fit 16 bits is `None` to the parser, so the text decides.
-fn port(authority: &str, parsed: Option<u16>) -> Result<u16, String> {
+/// The port of an authority, `default` if it has none. One that does not fit 16 bits is `None` to
+/// the parser, so the text decides.
+pub(super) fn port(authority: &str, parsed: Option<u16>, default: u16) -> Result<u16, String> {
     let behind_host = authority.rsplit(']').next().unwrap_or(authority);
     match (parsed, behind_host.rsplit_once(':')) {
         (Some(0), _) => Err("port 0 is not in 1..65535".into()),
         (Some(port), _) => Ok(port),
-        (None, None) => Ok(80),
+        (None, None) => Ok(default),
         (None, Some((_, text))) => Err(format!("port {text:?} is not in 1..65535")),
     }
 }

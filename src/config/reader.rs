@@ -1,18 +1,19 @@
 //! Reading a TOML document by hand, with every problem at its line and column.
 //!
-//! Owns: the walk (unknown keys, wrong types, variables) and the kinds of values.
-//! Leaves to others: which keys exist (`file`). Not serde: it stops at the first problem, and a
-//! person who fixes a file wants all of them at once.
+//! Owns: the walk: unknown, absent and mistyped keys, variables, places.
+//! Leaves to others: which keys exist (`keys`), what a value may be (`kinds`). Not serde: it stops
+//! at the first problem, and a person who fixes a file wants all of them at once.
 
-use std::ops::RangeInclusive;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
 use super::expand::expand;
+use super::keys::{self, Shape};
+use super::kinds;
 use super::paths::Env;
 use crate::rules::nearest::closest;
-use crate::rules::units::{parse_duration, parse_size};
 
 /// One problem of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +47,25 @@ pub struct Reader<'d> {
     text: &'d str,
     env: Env<'d>,
     problems: Vec<(usize, String)>,
+    warnings: Vec<(usize, String)>,
+    written: BTreeMap<String, usize>,
+    from_env: BTreeMap<String, String>,
+    variables: Vec<String>,
+}
+
+/// What was found besides the values.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// What makes the file unusable, in the order of the document.
+    pub problems: Vec<Problem>,
+    /// What is odd and still usable, in the order of the document.
+    pub warnings: Vec<Problem>,
+    /// The line of every key that was written, by its path: `pool.listen`, `nodes[0].url`.
+    pub written: BTreeMap<String, usize>,
+    /// Keys that a variable set because the file does not, with its name.
+    pub from_env: BTreeMap<String, String>,
+    /// A sentence a variable that is ignored.
+    pub variables: Vec<String>,
 }
 
 impl<'d> Reader<'d> {
@@ -55,6 +75,10 @@ impl<'d> Reader<'d> {
             text,
             env,
             problems: Vec::new(),
+            warnings: Vec::new(),
+            written: BTreeMap::new(),
+            from_env: BTreeMap::new(),
+            variables: Vec::new(),
         }
     }
 
@@ -63,15 +87,96 @@ impl<'d> Reader<'d> {
         self.problems.push((at, message.into()));
     }
 
-    /// The problems, in the order of the document.
-    pub fn finish(mut self) -> Vec<Problem> {
-        self.problems.sort();
-        self.problems.dedup();
+    /// Notes something odd at this byte of the document.
+    pub fn warn(&mut self, at: usize, message: impl Into<String>) {
+        self.warnings.push((at, message.into()));
+    }
+
+    /// Notes where a key of this path was written.
+    pub fn note(&mut self, path: &str, at: usize) {
+        self.written.insert(path.to_owned(), at);
+    }
+
+    /// The value of a variable that stands for the key of this path. A bad one is a warning that
+    /// does not repeat it, and counts as absent.
+    pub fn variable<T>(
+        &mut self,
+        path: &str,
+        name: &str,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        let value = (self.env)(name).filter(|v| !v.is_empty())?;
+        let read = match value.to_str() {
+            Some(text) => parse(text.trim()),
+            None => Err("it is not UTF-8".to_owned()),
+        };
+        match read {
+            Ok(value) => {
+                self.from_env.insert(path.to_owned(), name.to_owned());
+                Some(value)
+            },
+            Err(e) => {
+                self.variables.push(format!("{name} is ignored: {e}"));
+                None
+            },
+        }
+    }
+
+    /// What was found.
+    pub fn finish(self) -> Findings {
         let text = self.text;
-        self.problems
-            .into_iter()
-            .map(|(at, message)| placed(text, at, message))
-            .collect()
+        let in_order = |mut found: Vec<(usize, String)>| {
+            found.sort();
+            found.dedup();
+            let placed = |(at, message)| placed(text, at, message);
+            found.into_iter().map(placed).collect()
+        };
+        let line = |(path, at)| (path, placed(text, at, String::new()).line);
+        Findings {
+            problems: in_order(self.problems),
+            warnings: in_order(self.warnings),
+            written: self.written.into_iter().map(line).collect(),
+            from_env: self.from_env,
+            variables: self.variables,
+        }
+    }
+
+    /// A table whose keys are those of `section`: complains about every other key and about every
+    /// needed one that is absent. `at` = where the table begins, `path` = what stands in front of
+    /// its keys, `place` = how it is called, if not as its section.
+    pub fn section<'r, 't>(
+        &'r mut self,
+        table: &'t DeTable<'t>,
+        section: &'static keys::Section,
+        at: usize,
+        path: &str,
+        place: Option<&str>,
+    ) -> Section<'r, 'd, 't> {
+        let place = place.unwrap_or(section.place);
+        let names = section.names();
+        self.known(table, place, &names);
+        for key in table.keys() {
+            let name = key.get_ref().as_ref();
+            if names.contains(&name) {
+                self.written
+                    .insert(format!("{path}{name}"), key.span().start);
+            }
+        }
+        for key in section.keys.iter().filter(|k| k.required) {
+            // A mistyped key is reported already; that the right one is absent too is no news.
+            let meant = |k: &str| {
+                !names.contains(&k) && closest(k, names.iter().copied()) == Some(key.name)
+            };
+            if !table.contains_key(key.name) && !table.keys().any(|k| meant(k.get_ref())) {
+                let table = place.strip_prefix("in ").unwrap_or(place);
+                self.complain(at, format!("{table} without `{}`", key.name));
+            }
+        }
+        Section {
+            reader: self,
+            table,
+            keys: section,
+        }
     }
 
     /// Complains about every key of `table` that is not known. `place` says where, for people:
@@ -93,40 +198,34 @@ impl<'d> Reader<'d> {
         }
     }
 
-    /// The value of a key, with the byte where it stands; `None` if absent or wrong.
-    pub fn spanned<T>(&mut self, table: &DeTable, key: &str, kind: Kind<T>) -> Option<(usize, T)> {
-        let value = table.get(key)?;
-        self.one(value.span().start, value.get_ref(), key, kind)
-    }
-
-    /// The value of a key; `None` if absent or wrong.
-    pub fn value<T>(&mut self, table: &DeTable, key: &str, kind: Kind<T>) -> Option<T> {
-        self.spanned(table, key, kind).map(|(_, value)| value)
-    }
-
-    /// The values of a list; wrong entries are left out.
-    pub fn list<T>(&mut self, table: &DeTable, key: &str, kind: Kind<T>) -> Option<Vec<T>> {
-        let value = table.get(key)?;
-        let DeValue::Array(entries) = value.get_ref() else {
-            self.complain(
-                value.span().start,
-                format!("`{key}` must be a list, like [\"a\"]"),
-            );
+    /// The values of a list, each with the byte where it stands; wrong entries are left out.
+    pub fn entries<T>(
+        &mut self,
+        value: &DeValue,
+        at: usize,
+        key: &str,
+        kind: Kind<T>,
+    ) -> Option<Vec<(usize, T)>> {
+        let DeValue::Array(entries) = value else {
+            self.complain(at, format!("`{key}` must be a list, like [\"a\"]"));
             return None;
         };
         let mut read = Vec::with_capacity(entries.len());
         for entry in entries.iter() {
-            let one = self.one(entry.span().start, entry.get_ref(), key, kind);
-            read.extend(one.map(|(_, value)| value));
+            read.extend(self.one(entry.span().start, entry.get_ref(), key, kind));
         }
         Some(read)
     }
 
-    /// The table of a key.
-    pub fn table<'t>(&mut self, table: &'t DeTable<'t>, key: &str) -> Option<&'t DeTable<'t>> {
+    /// The table of a key, with the byte where it begins.
+    pub fn table<'t>(
+        &mut self,
+        table: &'t DeTable<'t>,
+        key: &str,
+    ) -> Option<(usize, &'t DeTable<'t>)> {
         let value = table.get(key)?;
         match value.get_ref() {
-            DeValue::Table(inner) => Some(inner),
+            DeValue::Table(inner) => Some((value.span().start, inner)),
             _ => {
                 let text = format!("`{key}` must be a table: write [{key}]");
                 self.complain(value.span().start, text);
@@ -161,7 +260,8 @@ impl<'d> Reader<'d> {
         read
     }
 
-    fn one<T>(
+    /// One value, with the byte where it stands; `None` if it is wrong.
+    pub fn one<T>(
         &mut self,
         at: usize,
         value: &DeValue,
@@ -190,96 +290,73 @@ impl<'d> Reader<'d> {
     }
 }
 
-/// Any text.
-pub fn text(key: &str, value: Plain) -> Result<String, String> {
-    match value {
-        Plain::Text(text) => Ok(text),
-        _ => Err(format!("`{key}` must be a text in quotes")),
-    }
+/// A table with its row of keys.
+pub struct Section<'r, 'd, 't> {
+    /// The document.
+    pub reader: &'r mut Reader<'d>,
+    table: &'t DeTable<'t>,
+    keys: &'static keys::Section,
 }
 
-/// `true` or `false`; as a text too, so that it may come from a variable.
-pub fn boolean(key: &str, value: Plain) -> Result<bool, String> {
-    match value {
-        Plain::Boolean(b) => Ok(b),
-        Plain::Text(t) if t == "true" => Ok(true),
-        Plain::Text(t) if t == "false" => Ok(false),
-        _ => Err(format!("`{key}` must be true or false")),
+impl<'t> Section<'_, '_, 't> {
+    /// What the table says a key takes. A key that is not in the table would be unknown to users
+    /// too, which a test of every key would see.
+    fn shape(&self, key: &str) -> Option<Shape> {
+        self.keys.key(key).map(|k| k.shape)
     }
-}
 
-/// A whole number in a range; as a text too, so that it may come from a variable.
-pub fn integer(range: RangeInclusive<u32>) -> impl Fn(&str, Plain) -> Result<u32, String> {
-    move |key, value| {
-        let number = match value {
-            Plain::Integer(n) => Some(n),
-            Plain::Text(t) => t.trim().parse().ok(),
-            _ => None,
+    /// The value as it stands, with its byte.
+    pub fn raw(&self, key: &str) -> Option<(usize, &'t DeValue<'t>)> {
+        let value = self.table.get(key)?;
+        Some((value.span().start, value.get_ref()))
+    }
+
+    /// The value of a key, with the byte where it stands; `None` if absent or wrong.
+    pub fn spanned<T>(&mut self, key: &str, kind: Kind<T>) -> Option<(usize, T)> {
+        let (at, value) = self.raw(key)?;
+        self.reader.one(at, value, key, kind)
+    }
+
+    /// The value of a key; `None` if absent or wrong.
+    pub fn value<T>(&mut self, key: &str, kind: Kind<T>) -> Option<T> {
+        self.spanned(key, kind).map(|(_, value)| value)
+    }
+
+    /// The values of a list; wrong entries are left out.
+    pub fn list<T>(&mut self, key: &str, kind: Kind<T>) -> Option<Vec<T>> {
+        let (at, value) = self.raw(key)?;
+        let read = self.reader.entries(value, at, key, kind)?;
+        Some(read.into_iter().map(|(_, value)| value).collect())
+    }
+
+    /// `true` or `false`.
+    pub fn switch(&mut self, key: &str) -> Option<bool> {
+        self.value(key, &kinds::boolean)
+    }
+
+    /// A whole number in the key's range.
+    pub fn number(&mut self, key: &str) -> Option<u32> {
+        let (min, max) = match self.shape(key) {
+            Some(Shape::Number(min, max)) => (min, max),
+            _ => (0, u32::MAX),
         };
-        let number = number.ok_or_else(|| format!("`{key}` must be a whole number"))?;
-        let inside = u32::try_from(number).ok().filter(|n| range.contains(n));
-        inside.ok_or_else(|| {
-            format!(
-                "{key} {number} is not in {}..{}",
-                range.start(),
-                range.end()
-            )
-        })
+        self.value(key, &kinds::integer(min..=max))
     }
-}
 
-/// A TCP port.
-pub fn port(key: &str, value: Plain) -> Result<u16, String> {
-    let number = integer(1..=65535)(key, value)?;
-    u16::try_from(number).map_err(|_| format!("{key} {number} is not in 1..65535"))
-}
-
-/// A duration; a bare 0 needs no quotes.
-pub fn duration(key: &str, value: Plain) -> Result<Duration, String> {
-    match value {
-        Plain::Text(t) => parse_duration(t.trim()).map_err(|e| format!("`{key}`: {e}")),
-        Plain::Integer(0) => Ok(Duration::ZERO),
-        _ => Err(format!(
-            "`{key}` must be a duration in quotes, like \"90s\" or \"1h30m\""
-        )),
+    /// A TCP port, with the byte where it stands.
+    pub fn port(&mut self, key: &str) -> Option<(usize, u16)> {
+        self.spanned(key, &kinds::port)
     }
-}
 
-/// A size in bytes.
-pub fn size(key: &str, value: Plain) -> Result<u64, String> {
-    let text = match value {
-        Plain::Integer(n) => n.to_string(),
-        Plain::Text(t) => t,
-        _ => {
-            return Err(format!(
-                "`{key}`: write bytes, or a size in quotes, like \"64MiB\""
-            ));
-        },
-    };
-    parse_size(text.trim()).map_err(|e| format!("`{key}`: {e}"))
-}
-
-/// One of a few words.
-pub fn word<T: Copy>(
-    words: &'static [(&'static str, T)],
-) -> impl Fn(&str, Plain) -> Result<T, String> {
-    move |key, value| {
-        let given = text(key, value)?;
-        pick(words, &given).map_err(|e| format!("`{key}`: {e}"))
+    /// A duration in the key's range.
+    pub fn span(&mut self, key: &str) -> Option<Duration> {
+        let (min, max) = match self.shape(key) {
+            Some(Shape::Span(min, max)) => (min, max),
+            _ => (0, u64::MAX),
+        };
+        let (min, max) = (Duration::from_millis(min), Duration::from_millis(max));
+        self.value(key, &kinds::duration(min..=max))
     }
-}
-
-/// The value of the word that was given, or a sentence that lists the words.
-pub fn pick<T: Copy>(words: &[(&'static str, T)], given: &str) -> Result<T, String> {
-    if let Some((_, value)) = words.iter().find(|(w, _)| *w == given) {
-        return Ok(*value);
-    }
-    let known: Vec<_> = words.iter().map(|(w, _)| *w).collect();
-    let help = match closest(given, known.iter().copied()) {
-        Some(near) => format!("did you mean {near:?}?"),
-        None => format!("it is one of {}", known.join(", ")),
-    };
-    Err(format!("{given:?} is not known; {help}"))
 }
 
 fn placed(text: &str, at: usize, message: String) -> Problem {

@@ -11,10 +11,15 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ipnet::IpNet;
+
 use super::file::{self, Config, FileError, NodeSetting};
+use super::gateway::{GatewaySettings, ProviderSetting, TlsFiles, VirtualModel};
+use super::kinds::{self, pick};
 use super::node_url::NodeUrl;
 use super::paths::{self, Env};
-use super::reader::pick;
+use super::pool::PoolSettings;
+use super::telemetry::{AdminSettings, TelemetrySettings};
 use crate::rules::addresses::loopback;
 use crate::rules::budget::{Cap, MAX_REQUEST_BYTES, RESPONSE_TIMEOUT};
 use crate::rules::engine::EngineId;
@@ -105,7 +110,23 @@ pub struct Settings {
     pub log_level: Option<LogLevel>,
     /// Form of the log.
     pub log_format: LogFormat,
-    /// For a person: variables that were ignored, and why.
+    /// Networks whose callers may use a facade with a client key; empty = loopback only.
+    pub allowed_cidrs: Vec<IpNet>,
+    /// Certificates of the engines' facades for callers beyond loopback.
+    pub engine_tls: Vec<(EngineId, TlsFiles)>,
+    /// The gateway, if it runs.
+    pub gateway: Option<GatewaySettings>,
+    /// What the gateway falls back to, in the order of the file.
+    pub providers: Vec<ProviderSetting>,
+    /// The gateway's virtual models, by name.
+    pub virtual_models: Vec<VirtualModel>,
+    /// The pool, if it runs.
+    pub pool: Option<PoolSettings>,
+    /// Where traces and metrics go, if anywhere.
+    pub telemetry: Option<TelemetrySettings>,
+    /// The admin listener, if there is one.
+    pub admin: Option<AdminSettings>,
+    /// For a person: variables that were ignored and what is odd in the file, and why.
     pub warnings: Vec<String>,
 }
 
@@ -182,9 +203,9 @@ pub fn resolve(flags: &Flags, config: &Config, env: Env) -> Result<Settings, Vec
         .response_header_timeout
         .or(timeout.map(Cap::from_setting));
     let level = v.one(LOG_LEVEL_VARIABLE, |t| pick(&file::LEVELS, t));
-    let hosts = v.list(HOSTS_VARIABLE, file::host_name);
-    let origins = v.list(ORIGINS_VARIABLE, file::origin_name);
-    let settings = Settings {
+    let hosts = v.list(HOSTS_VARIABLE, kinds::host_name);
+    let origins = v.list(ORIGINS_VARIABLE, kinds::origin_name);
+    let mut settings = Settings {
         engines: engines(&mut errors, flags, config),
         nodes: nodes(flags, config),
         aliases: aliases(&mut errors, flags),
@@ -207,8 +228,20 @@ pub fn resolve(flags: &Flags, config: &Config, env: Env) -> Result<Settings, Vec
         drain_timeout: config.drain_timeout.unwrap_or(DRAIN),
         log_level: flags.log_level.or(level).or(config.log_level),
         log_format: flags.log_format.or(config.log_format).unwrap_or_default(),
+        allowed_cidrs: config.allowed_cidrs.clone().unwrap_or_default(),
+        engine_tls: engine_tls(config),
+        gateway: config.gateway.clone(),
+        providers: config.providers.clone(),
+        virtual_models: config.virtual_models.clone(),
+        pool: config.pool.clone(),
+        telemetry: config.telemetry.clone(),
+        admin: config.admin,
         warnings: v.warnings,
     };
+    settings.warnings.extend(config.variables.iter().cloned());
+    settings
+        .warnings
+        .extend(file::placed("config.toml", &config.warnings));
     if errors.is_empty() {
         Ok(settings)
     } else {
@@ -251,6 +284,11 @@ fn engines(errors: &mut Vec<String>, flags: &Flags, config: &Config) -> Vec<Engi
     }
     named.sort_by_key(|e| e.engine);
     named
+}
+
+fn engine_tls(config: &Config) -> Vec<(EngineId, TlsFiles)> {
+    let with = |e: &file::EngineConfig| Some((e.engine, e.tls.clone()?));
+    config.engines.iter().filter_map(with).collect()
 }
 
 fn from_file(config: &Config, engine: EngineId) -> PortAsk {

@@ -167,6 +167,39 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     }
 }
 
+/// A duration as a configuration file would have it, exactly: `1h30m`, `400ms`, `0`.
+pub fn duration_text(span: Duration) -> String {
+    let mut left = span.as_nanos();
+    if left == 0 {
+        return "0".to_owned();
+    }
+    let mut text = String::new();
+    for (unit, nanos) in [
+        ("h", 3_600_000_000_000),
+        ("m", 60_000_000_000),
+        ("s", 1_000_000_000),
+        ("ms", 1_000_000),
+        ("us", 1_000),
+        ("ns", 1),
+    ] {
+        if left >= nanos {
+            text.push_str(&format!("{}{unit}", left / nanos));
+            left %= nanos;
+        }
+    }
+    text
+}
+
+/// A size as a configuration file would have it, exactly: `64MiB`, `1000`.
+pub fn size_text(bytes: u64) -> String {
+    for (unit, scale) in [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)] {
+        if bytes >= scale && bytes.is_multiple_of(scale) {
+            return format!("{}{unit}", bytes / scale);
+        }
+    }
+    bytes.to_string()
+}
+
 /// A span as a table shows it: `4s`, `2m`, `2h 14m`, `3d 5h`.
 pub fn human_age(span: Duration) -> String {
     let s = span.as_secs();
@@ -299,6 +332,28 @@ mod tests {
     }
 
     #[test]
+    fn written_out_values_are_the_shortest_exact_ones() {
+        for (ms, want) in [
+            (0, "0"),
+            (400, "400ms"),
+            (5_000, "5s"),
+            (90_000, "1m30s"),
+            (1_800_000, "30m"),
+            (86_400_000, "24h"),
+        ] {
+            assert_eq!(duration_text(Duration::from_millis(ms)), want);
+        }
+        for (bytes, want) in [
+            (1, "1"),
+            (1000, "1000"),
+            (1536, "1536"),
+            (64 << 20, "64MiB"),
+        ] {
+            assert_eq!(size_text(bytes), want);
+        }
+    }
+
+    #[test]
     fn ages_keep_two_units_at_most() {
         for (secs, want) in [
             (0, "0s"),
@@ -335,6 +390,13 @@ mod tests {
         fn no_text_makes_the_parsers_panic(text in "\\PC{0,24}") {
             let _ = parse_duration(&text);
             let _ = parse_size(&text);
+        }
+
+        #[test]
+        fn what_is_written_out_reads_as_itself(nanos in 0..i64::MAX as u64, bytes in 1..u64::MAX) {
+            let span = Duration::from_nanos(nanos);
+            prop_assert_eq!(parse_duration(&duration_text(span)), Ok(span));
+            prop_assert_eq!(parse_size(&size_text(bytes)), Ok(bytes));
         }
 
         #[test]
