@@ -3,6 +3,7 @@
 //! Owns: what may be written and its parsed form; `serve` and the subcommands that only look have a
 //! file each. Leaves to others: the drop-in form (`argv`), what a subcommand does (its file).
 
+mod config;
 mod query;
 mod replay;
 mod serve;
@@ -16,6 +17,7 @@ use clap_complete::Shell;
 use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::units;
 
+pub use config::{ConfigArgs, ConfigVerb, FileArgs};
 pub use query::{HealthcheckArgs, ModelsArgs, RouteArgs, StatusArgs, WorkloadRef, WorkloadsArgs};
 pub use replay::ReplayArgs;
 pub use serve::{Driver, ServeArgs};
@@ -97,6 +99,8 @@ pub enum Verb {
     Route(RouteArgs),
     /// Ask what would happen with recorded requests now, or send such requests again
     Replay(ReplayArgs),
+    /// Check, show, find or reload the configuration
+    Config(ConfigArgs),
     /// Exit 0 if the daemon serves, for container and supervisor probes
     Healthcheck(HealthcheckArgs),
     /// Print the completion script of a shell

@@ -42,7 +42,7 @@ enum Scope {
 /// One method: its name, its scope, its parameters besides the engine.
 struct Method(&'static str, Scope, &'static [&'static str]);
 
-const METHODS: [Method; 26] = [
+const METHODS: [Method; 27] = [
     Method("status", Scope::Plain, &[]),
     Method("daemon/info", Scope::Plain, &[]),
     Method(
@@ -100,6 +100,7 @@ const METHODS: [Method; 26] = [
         &["port", "aliasAddresses", "ignorePersistedPort"],
     ),
     Method("log/set-level", Scope::Plain, &["level"]),
+    Method("config/reload", Scope::Plain, &[]),
     Method("shutdown", Scope::Process, &[]),
 ];
 

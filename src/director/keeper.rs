@@ -77,11 +77,19 @@ impl ProbeNow {
 }
 
 /// A port that is looked at for an engine.
-struct Scout {
-    place: Place,
+pub(super) struct Scout {
+    pub(super) place: Place,
     looked: bool,
     found: bool,
-    turn: Turn,
+    pub(super) turn: Turn,
+}
+
+impl Scout {
+    /// What it found counts no more.
+    fn look_again(&mut self) {
+        (self.looked, self.found) = (false, false);
+        (self.turn.active, self.turn.due) = (true, Instant::now());
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -99,18 +107,22 @@ type Ended = Result<(Id, Outcome), JoinError>;
 
 /// The nodes and their probes.
 pub struct Keeper {
-    commands: Commands,
+    pub(super) commands: Commands,
     queries: Arc<dyn Queries>,
     timing: Timing,
-    names: Names,
-    nodes: Vec<Kept>,
-    scouts: Vec<Scout>,
+    pub(super) names: Names,
+    pub(super) nodes: Vec<Kept>,
+    pub(super) scouts: Vec<Scout>,
     running: JoinSet<Outcome>,
     subjects: HashMap<Id, Subject>,
     pokes: mpsc::Receiver<(EngineId, NodeId)>,
     /// Whether the first round still runs: then ports of one engine are taken in their order,
     /// whichever answers first.
     in_order: bool,
+    /// Where engines of this machine are looked for.
+    pub(super) places: Vec<Place>,
+    /// What facades that are off still hold; taken from them before they open again.
+    pub(super) stale: Vec<(EngineId, NodeId)>,
 }
 
 impl Keeper {
@@ -135,6 +147,8 @@ impl Keeper {
             subjects: HashMap::new(),
             pokes,
             in_order: true,
+            places: places.to_vec(),
+            stale: Vec::new(),
         };
         for node in named {
             keeper.name(node);
@@ -232,24 +246,21 @@ impl Keeper {
         self.active().filter_map(line).collect()
     }
 
-    /// Probes for ever.
-    pub async fn run(mut self) {
-        loop {
-            self.adopt();
-            self.start_due();
-            let next = self.next_due();
-            let ended = tokio::select! {
-                Some(ended) = self.running.join_next_with_id() => Some(ended),
-                Some((engine, id)) = self.pokes.recv() => {
-                    self.hurry(engine, &id);
-                    None
-                }
-                () = sleep_until(next) => None,
-            };
-            if let Some(node) = ended.and_then(|e| self.finish(e)) {
-                self.tell(node).await;
+    /// Probes until one ends or something else is due; says of which node there may be news. Dropped
+    /// in between, nothing is lost.
+    pub async fn next(&mut self) -> Option<usize> {
+        self.adopt();
+        self.start_due();
+        let next = self.next_due();
+        let ended = tokio::select! {
+            Some(ended) = self.running.join_next_with_id() => Some(ended),
+            Some((engine, id)) = self.pokes.recv() => {
+                self.hurry(engine, &id);
+                None
             }
-        }
+            () = sleep_until(next) => None,
+        };
+        ended.and_then(|e| self.finish(e))
     }
 
     fn active(&self) -> impl Iterator<Item = &Kept> {
@@ -260,13 +271,17 @@ impl Keeper {
         plan::is_this_machine(&node.target.host, self.names.host_name())
     }
 
-    fn knows(&self, place: Place) -> bool {
+    pub(super) fn knows(&self, place: Place) -> bool {
         let same = |n: &Kept| n.target.engine == place.engine && n.target.port == place.port;
         let there = |n: &Kept| plan::is_place(&n.target.host, self.names.host_name());
-        self.nodes.iter().any(|n| same(n) && there(n))
+        self.nodes.iter().any(|n| !n.removed && same(n) && there(n))
     }
 
-    fn watch(&mut self, place: Place) {
+    pub(super) fn watch(&mut self, place: Place) {
+        if let Some(scout) = self.scouts.iter_mut().find(|s| s.place == place) {
+            scout.look_again();
+            return;
+        }
         self.scouts.push(Scout {
             place,
             looked: false,
@@ -275,7 +290,7 @@ impl Keeper {
         });
     }
 
-    fn name(&mut self, node: &NodeSetting) {
+    pub(super) fn name(&mut self, node: &NodeSetting) {
         let (engine, url) = (node.engine, &node.url);
         let id = self.names.take(
             engine,
@@ -290,7 +305,7 @@ impl Keeper {
             && !self
                 .nodes
                 .iter()
-                .any(|n| n.local && n.target.engine == engine);
+                .any(|n| !n.removed && n.local && n.target.engine == engine);
         let target = Target {
             engine,
             host: url.host.clone(),
@@ -304,7 +319,16 @@ impl Keeper {
         kept.slots = node.slots;
         kept.weight = node.weight.unwrap_or(0);
         kept.local = local;
-        self.nodes.push(kept);
+        self.keep(kept);
+    }
+
+    /// Takes a node in, in the place of one that was taken out if there is one.
+    fn keep(&mut self, kept: Kept) {
+        let free = |n: &&mut Kept| n.removed && !n.turn.in_flight;
+        match self.nodes.iter_mut().find(free) {
+            Some(place) => *place = kept,
+            None => self.nodes.push(kept),
+        }
     }
 
     /// Makes nodes of the engines that were found.
@@ -331,7 +355,7 @@ impl Keeper {
         let local = self
             .nodes
             .iter()
-            .position(|n| n.local && n.target.engine == engine);
+            .position(|n| !n.removed && n.local && n.target.engine == engine);
         if let Some(i) = local.filter(|i| self.nodes[*i].has_left()) {
             let node = &mut self.nodes[i];
             // This machine's engine came back on another port: one engine, not two.
@@ -357,7 +381,7 @@ impl Keeper {
         tracing::info!(%engine, node = %id, port = place.port, "found an engine on this machine");
         let mut kept = Kept::new(id, target);
         (kept.local, kept.found) = (local.is_none(), true);
-        self.nodes.push(kept);
+        self.keep(kept);
     }
 
     fn start_due(&mut self) {
@@ -450,7 +474,8 @@ impl Keeper {
         }
     }
 
-    async fn tell(&mut self, i: usize) {
+    /// Tells the daemon what it was not told yet of this node.
+    pub async fn tell(&mut self, i: usize) {
         let node = &mut self.nodes[i];
         if !node.turn.active {
             return;

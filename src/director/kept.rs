@@ -69,6 +69,8 @@ pub struct Kept {
     pub local: bool,
     /// Found here, and not named by anybody: then it may turn up on another port.
     pub found: bool,
+    /// Taken out: its place in the list may be used again.
+    pub removed: bool,
     /// What its probes told.
     pub standing: Standing,
     /// When it is asked.
@@ -90,6 +92,7 @@ impl Kept {
             weight: 0,
             local: false,
             found: false,
+            removed: false,
             standing: Standing::default(),
             turn: Turn::now(),
             told: None,

@@ -41,6 +41,11 @@ impl Names {
         }
     }
 
+    /// Somebody else may have this id.
+    pub fn release(&mut self, engine: EngineId, id: &NodeId) {
+        self.taken.retain(|(e, t)| *e != engine || t != id);
+    }
+
     /// This machine's name.
     pub fn host_name(&self) -> &str {
         &self.host_name

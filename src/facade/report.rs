@@ -21,6 +21,7 @@ use crate::state::events::Notice;
 use crate::state::facade::InFlight;
 use crate::state::lifetime::Phase;
 use crate::state::scheduler::Claim;
+use crate::state::settings::RequestSettings;
 use crate::state::workloads::{Admission, Job};
 use crate::wire::broker::{RequestFinished, RequestStarted};
 
@@ -63,6 +64,7 @@ pub struct Account {
     end: Option<End>,
     stats: Option<Stats>,
     job: Option<Arc<Job>>,
+    settings: Arc<RequestSettings>,
     /// Its weight on the board of loads.
     pub claim: Claim,
     _counted: InFlight,
@@ -90,6 +92,7 @@ impl Report {
             end: None,
             stats: None,
             job: None,
+            settings: facade.context.shared.settings.now(),
             claim: Claim::new(facade.context.shared.scheduler.clone()),
             _counted: facade.state.enter(),
         }))
@@ -100,6 +103,11 @@ impl Account {
     /// The facade it is on.
     pub fn facade(&self) -> &Facade {
         &self.facade
+    }
+
+    /// What it is held to: as it was when it arrived.
+    pub fn settings(&self) -> &Arc<RequestSettings> {
+        &self.settings
     }
 
     /// Its number.

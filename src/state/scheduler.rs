@@ -15,13 +15,13 @@ use crate::rules::reservations::{Board, Load};
 use super::command::PrioritySnapshot;
 
 struct Inner {
+    policy: Policy,
     board: Board,
     applied_at: Option<Instant>,
 }
 
 /// The scheduler's snapshot and everybody's reservations, shared by all facades.
 pub struct Scheduler {
-    policy: Policy,
     inner: Mutex<Inner>,
 }
 
@@ -29,8 +29,8 @@ impl Scheduler {
     /// A board under this policy.
     pub fn new(policy: Policy) -> Self {
         Self {
-            policy,
             inner: Mutex::new(Inner {
+                policy,
                 board: Board::default(),
                 applied_at: None,
             }),
@@ -39,7 +39,13 @@ impl Scheduler {
 
     /// The policy in force.
     pub fn policy(&self) -> Policy {
-        self.policy
+        self.lock().policy
+    }
+
+    /// From the next request on this policy. Counts and reservations stay: every policy keeps them
+    /// alike.
+    pub fn set_policy(&self, policy: Policy) {
+        self.lock().policy = policy;
     }
 
     /// Applies a snapshot if it is newer; the length of the list in force after it.
@@ -75,12 +81,13 @@ impl Scheduler {
         claim: Option<&mut Claim>,
     ) {
         let mut inner = self.lock();
+        let policy = inner.policy;
         match claim {
-            None => drop(self.policy.order(&inner.board, pin, candidates)),
+            None => drop(policy.order(&inner.board, pin, candidates)),
             Some(claim) => {
                 claim
                     .hold
-                    .choose(self.policy, &mut inner.board, pin, candidates);
+                    .choose(policy, &mut inner.board, pin, candidates);
             },
         }
     }
@@ -93,7 +100,7 @@ impl Scheduler {
         candidates: &mut [Candidate],
     ) -> (Generation, Vec<Load>) {
         let inner = self.lock();
-        drop(self.policy.order(&inner.board, pin, candidates));
+        drop(inner.policy.order(&inner.board, pin, candidates));
         let load = |c: &Candidate| inner.board.load(&c.target.node);
         (
             inner.board.generation(),

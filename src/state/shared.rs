@@ -26,7 +26,7 @@ use super::follow::Follower;
 use super::query::Queries;
 use super::replays::Replays;
 use super::scheduler::Scheduler;
-use super::settings::RequestSettings;
+use super::settings::{Live, RequestSettings};
 use super::workloads::Workloads;
 
 /// The daemon's state.
@@ -34,7 +34,7 @@ pub struct Shared {
     /// Who this daemon is.
     pub info: DaemonInfo,
     /// Limits and door rules.
-    pub settings: RequestSettings,
+    pub settings: Live,
     /// Where notices go.
     pub events: Arc<Events>,
     /// Loads and reservations.
@@ -58,7 +58,7 @@ impl Shared {
         let facades = RwLock::new(EngineId::all().map(|_| None).collect());
         Self {
             info,
-            settings,
+            settings: Live::new(settings),
             events,
             scheduler: Arc::new(scheduler),
             workloads,
