@@ -19,6 +19,9 @@ _nvpair__proxy() {
             nvpair__proxy,completions)
                 cmd="nvpair__proxy__subcmd__completions"
                 ;;
+            nvpair__proxy,config)
+                cmd="nvpair__proxy__subcmd__config"
+                ;;
             nvpair__proxy,healthcheck)
                 cmd="nvpair__proxy__subcmd__healthcheck"
                 ;;
@@ -27,9 +30,6 @@ _nvpair__proxy() {
                 ;;
             nvpair__proxy,models)
                 cmd="nvpair__proxy__subcmd__models"
-                ;;
-            nvpair__proxy,replay)
-                cmd="nvpair__proxy__subcmd__replay"
                 ;;
             nvpair__proxy,route)
                 cmd="nvpair__proxy__subcmd__route"
@@ -49,8 +49,47 @@ _nvpair__proxy() {
             nvpair__proxy,workloads)
                 cmd="nvpair__proxy__subcmd__workloads"
                 ;;
+            nvpair__proxy__subcmd__config,check)
+                cmd="nvpair__proxy__subcmd__config__subcmd__check"
+                ;;
+            nvpair__proxy__subcmd__config,help)
+                cmd="nvpair__proxy__subcmd__config__subcmd__help"
+                ;;
+            nvpair__proxy__subcmd__config,path)
+                cmd="nvpair__proxy__subcmd__config__subcmd__path"
+                ;;
+            nvpair__proxy__subcmd__config,reload)
+                cmd="nvpair__proxy__subcmd__config__subcmd__reload"
+                ;;
+            nvpair__proxy__subcmd__config,schema)
+                cmd="nvpair__proxy__subcmd__config__subcmd__schema"
+                ;;
+            nvpair__proxy__subcmd__config,show)
+                cmd="nvpair__proxy__subcmd__config__subcmd__show"
+                ;;
+            nvpair__proxy__subcmd__config__subcmd__help,check)
+                cmd="nvpair__proxy__subcmd__config__subcmd__help__subcmd__check"
+                ;;
+            nvpair__proxy__subcmd__config__subcmd__help,help)
+                cmd="nvpair__proxy__subcmd__config__subcmd__help__subcmd__help"
+                ;;
+            nvpair__proxy__subcmd__config__subcmd__help,path)
+                cmd="nvpair__proxy__subcmd__config__subcmd__help__subcmd__path"
+                ;;
+            nvpair__proxy__subcmd__config__subcmd__help,reload)
+                cmd="nvpair__proxy__subcmd__config__subcmd__help__subcmd__reload"
+                ;;
+            nvpair__proxy__subcmd__config__subcmd__help,schema)
+                cmd="nvpair__proxy__subcmd__config__subcmd__help__subcmd__schema"
+                ;;
+            nvpair__proxy__subcmd__config__subcmd__help,show)
+                cmd="nvpair__proxy__subcmd__config__subcmd__help__subcmd__show"
+                ;;
             nvpair__proxy__subcmd__help,completions)
                 cmd="nvpair__proxy__subcmd__help__subcmd__completions"
+                ;;
+            nvpair__proxy__subcmd__help,config)
+                cmd="nvpair__proxy__subcmd__help__subcmd__config"
                 ;;
             nvpair__proxy__subcmd__help,healthcheck)
                 cmd="nvpair__proxy__subcmd__help__subcmd__healthcheck"
@@ -60,9 +99,6 @@ _nvpair__proxy() {
                 ;;
             nvpair__proxy__subcmd__help,models)
                 cmd="nvpair__proxy__subcmd__help__subcmd__models"
-                ;;
-            nvpair__proxy__subcmd__help,replay)
-                cmd="nvpair__proxy__subcmd__help__subcmd__replay"
                 ;;
             nvpair__proxy__subcmd__help,route)
                 cmd="nvpair__proxy__subcmd__help__subcmd__route"
@@ -82,6 +118,21 @@ _nvpair__proxy() {
             nvpair__proxy__subcmd__help,workloads)
                 cmd="nvpair__proxy__subcmd__help__subcmd__workloads"
                 ;;
+            nvpair__proxy__subcmd__help__subcmd__config,check)
+                cmd="nvpair__proxy__subcmd__help__subcmd__config__subcmd__check"
+                ;;
+            nvpair__proxy__subcmd__help__subcmd__config,path)
+                cmd="nvpair__proxy__subcmd__help__subcmd__config__subcmd__path"
+                ;;
+            nvpair__proxy__subcmd__help__subcmd__config,reload)
+                cmd="nvpair__proxy__subcmd__help__subcmd__config__subcmd__reload"
+                ;;
+            nvpair__proxy__subcmd__help__subcmd__config,schema)
+                cmd="nvpair__proxy__subcmd__help__subcmd__config__subcmd__schema"
+                ;;
+            nvpair__proxy__subcmd__help__subcmd__config,show)
+                cmd="nvpair__proxy__subcmd__help__subcmd__config__subcmd__show"
+                ;;
             *)
                 ;;
         esac
@@ -89,7 +140,7 @@ _nvpair__proxy() {
 
     case "${cmd}" in
         nvpair__proxy)
-            opts="-v -q -h -V --socket --json --verbose --quiet --color --help --version serve status select set-port workloads models route replay healthcheck completions help"
+            opts="-v -q -h -V --socket --json --verbose --quiet --color --help --version serve status select set-port workloads models route config healthcheck completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -132,6 +183,236 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        nvpair__subcmd__proxy__subcmd__config)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help check show path schema reload help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__config__subcmd__check)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__config__subcmd__help)
+            opts="check show path schema reload help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__config__subcmd__help__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__config__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__config__subcmd__help__subcmd__path)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__config__subcmd__help__subcmd__reload)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__config__subcmd__help__subcmd__schema)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__config__subcmd__help__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__config__subcmd__path)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__config__subcmd__reload)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__config__subcmd__schema)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__config__subcmd__show)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         nvpair__subcmd__proxy__subcmd__healthcheck)
             opts="-v -q -h --socket --json --verbose --quiet --color --help ollama lmstudio llamacpp"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -155,7 +436,7 @@ _nvpair__proxy() {
             return 0
             ;;
         nvpair__subcmd__proxy__subcmd__help)
-            opts="serve status select set-port workloads models route replay healthcheck completions help"
+            opts="serve status select set-port workloads models route config healthcheck completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -171,6 +452,90 @@ _nvpair__proxy() {
         nvpair__subcmd__proxy__subcmd__help__subcmd__completions)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__help__subcmd__config)
+            opts="check show path schema reload"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__help__subcmd__config__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__help__subcmd__config__subcmd__path)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__help__subcmd__config__subcmd__reload)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__help__subcmd__config__subcmd__schema)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__help__subcmd__config__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -211,20 +576,6 @@ _nvpair__proxy() {
             return 0
             ;;
         nvpair__subcmd__proxy__subcmd__help__subcmd__models)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__replay)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -331,44 +682,6 @@ _nvpair__proxy() {
             case "${prev}" in
                 --engine)
                     COMPREPLY=($(compgen -W "ollama lmstudio llamacpp" -- "${cur}"))
-                    return 0
-                    ;;
-                --socket)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --color)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__replay)
-            opts="-v -q -h --since --last --engine --speed --send --socket --json --verbose --quiet --color --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --since)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --last)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --engine)
-                    COMPREPLY=($(compgen -W "ollama lmstudio llamacpp" -- "${cur}"))
-                    return 0
-                    ;;
-                --speed)
-                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --socket)
@@ -545,7 +858,7 @@ _nvpair__proxy() {
             return 0
             ;;
         nvpair__subcmd__proxy__subcmd__workloads)
-            opts="-v -q -h --engine --state --model --node --limit --follow --export --socket --json --verbose --quiet --color --help"
+            opts="-v -q -h --engine --state --model --node --limit --follow --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -568,10 +881,6 @@ _nvpair__proxy() {
                     return 0
                     ;;
                 --limit)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --export)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -11,6 +11,7 @@ use super::keys::{self, Section};
 use super::pool::{PoolSettings, StoreSetting};
 use super::settings::{PortAsk, Settings};
 use crate::rules::budget::Cap;
+use crate::rules::engine::EngineId;
 use crate::rules::secret::Secret;
 use crate::rules::units::{duration_text, size_text};
 
@@ -42,23 +43,21 @@ pub struct Shown {
 pub fn tables(settings: &Settings, config: &Config) -> Vec<Table> {
     let b = Builder { settings, config };
     let mut all = vec![b.top()];
-    for engine in &settings.engines {
-        let name = engine.engine.as_str();
-        let port = match engine.port {
+    for engine in EngineId::all() {
+        let setting = settings.engines.iter().find(|e| e.engine == engine);
+        let port = setting.and_then(|s| match s.port {
             PortAsk::Exact(port) | PortAsk::Requested(port) => Some(port),
             PortAsk::Default => None,
-        };
-        let tls = settings
-            .engine_tls
-            .iter()
-            .find(|(e, _)| *e == engine.engine);
+        });
+        let name = engine.as_str();
+        let tls = settings.engine_tls.iter().find(|(e, _)| *e == engine);
         let tls = tls.map(|(_, files)| files);
         all.push(b.table(
             &format!("[engines.{name}]"),
             &["engines", name],
             &keys::ENGINE,
             vec![
-                ("enabled", json!(true)),
+                ("enabled", json!(setting.is_some())),
                 ("port", json!(port)),
                 ("tls_cert", cert(tls)),
                 ("tls_key", key(tls)),
@@ -418,7 +417,7 @@ mod tests {
 
     fn env(name: &str) -> Option<OsString> {
         match name {
-            "TOWER_KEY" | "GROQ_API_KEY" | "OTLP_KEY" | "REDIS_PASSWORD" => Some("canary".into()),
+            "TOWER_KEY" | "GROQ_KEY" | "OTLP_KEY" | "REDIS_PASSWORD" => Some("canary".into()),
             "NVPAIR_LOG_LEVEL" => Some("error".into()),
             "NODE_RETENTION_TTL_DAYS" => Some("2".into()),
             _ => None,
@@ -441,12 +440,15 @@ mod tests {
     fn what_is_shown_reads_as_the_same_settings() {
         let none = |_: &str| None;
         // Masked, a secret is another one; everything else has to come back.
-        let text = full()
-            .replace("${TOWER_KEY}", MASK)
-            .replace("${GROQ_API_KEY}", MASK);
-        let text = text
-            .replace("${OTLP_KEY}", MASK)
-            .replace("${REDIS_PASSWORD}", MASK);
+        let mut text = full();
+        for (secret, masked) in [
+            ("${TOWER_KEY}", MASK),
+            ("${GROQ_KEY}", MASK),
+            ("Bearer ${OTLP_KEY}", MASK),
+            ("pool:${REDIS_PASSWORD}@cache.lan/2", "cache.lan:6379/2"),
+        ] {
+            text = text.replace(secret, masked);
+        }
         let (before, tables) = shown(&text, &none);
         let (after, _) = shown(&toml(&tables), &none);
         let differ = super::super::change::keys(&before, &after);

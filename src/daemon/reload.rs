@@ -36,6 +36,12 @@ use super::shutdown::Stop;
 /// file that is being written is not read half.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// The file is another one than before.
+const CHANGED: &str = "the file changed";
+
+/// The first look: the file may have changed since the start read it.
+const FIRST: &str = "the file changed during the start";
+
 /// SIGHUP. Also what a terminal sends as it goes.
 pub struct Hangup {
     signal: Option<Signal>,
@@ -96,6 +102,7 @@ impl Reloader {
         let mut looks = interval(LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut file = Followed::new(self.file());
+        let mut why = FIRST;
         loop {
             tokio::select! {
                 Some(responder) = asked.recv() => responder.answer(self.reload("config/reload").await),
@@ -110,7 +117,8 @@ impl Reloader {
                     let (looked, changed) = file.look().await;
                     file = looked;
                     if changed {
-                        drop(self.reload("the file changed").await);
+                        drop(self.reload(why).await);
+                        why = CHANGED;
                     }
                 },
             }
@@ -142,11 +150,22 @@ impl Reloader {
             errors: Vec::new(),
         };
         match read {
+            // Nobody asked, and it says the same in other words.
+            Ok(new) if [CHANGED, FIRST].contains(&why) && self.is_in_force(&new) => {
+                told.applied = true;
+                return Ok(told);
+            },
             Ok(new) => self.put_in_force(new, &mut told).await?,
+            // The start has said so, and under a broker goes on without the file.
+            Err(_) if why == FIRST => return Ok(told),
             Err(e) => told.errors = errors(&e),
         }
         report(why, &told);
         Ok(told)
+    }
+
+    fn is_in_force(&self, settings: &Settings) -> bool {
+        change::keys(&self.settings.borrow(), settings).is_empty()
     }
 
     async fn put_in_force(
@@ -218,8 +237,7 @@ fn report(why: &str, told: &ConfigReloaded) {
 struct Followed {
     path: Option<PathBuf>,
     watched: Watched,
-    /// What the last look found: nothing before the first one, since that version was read at the
-    /// start.
+    /// What the last look found; nothing before the first one.
     last: Option<News>,
     /// Whether it changed and has not been still since.
     moving: bool,
@@ -254,7 +272,7 @@ impl Followed {
         let news = self.watched.look(path);
         let same = matches!(news, News::Same) || self.last.as_ref() == Some(&news);
         if !same {
-            self.moving = self.last.is_some();
+            self.moving = true;
             self.last = Some(news);
             return false;
         }
@@ -272,7 +290,8 @@ mod tests {
         let path = dir.path().join("config.toml");
         let mut file = Followed::new(Some(path.clone()));
         let write = |text: &str| std::fs::write(&path, text).unwrap();
-        assert!(!file.look_now() && !file.look_now(), "not there");
+        assert!(!file.look_now() && file.look_now(), "the first look is one");
+        assert!(!file.look_now(), "not there");
         write("a");
         assert!(!file.look_now(), "it may be half");
         write("ab");
@@ -285,14 +304,5 @@ mod tests {
         assert!(!file.look_now());
         assert!(file.look_now(), "that it went is a change too");
         assert!(!Followed::new(None).look_now());
-    }
-
-    #[test]
-    fn what_was_there_at_the_start_is_no_change() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("config.toml");
-        std::fs::write(&path, "a").unwrap();
-        let mut file = Followed::new(Some(path));
-        assert!(!file.look_now() && !file.look_now());
     }
 }

@@ -17,6 +17,7 @@ mod journal;
 mod looping;
 mod ports;
 mod replay;
+mod reload;
 mod serving;
 mod starting;
 

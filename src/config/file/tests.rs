@@ -5,7 +5,7 @@ use super::*;
 use std::ffi::OsString;
 
 fn env(name: &str) -> Option<OsString> {
-    let known = ["TOWER_KEY", "GROQ_API_KEY", "OTLP_KEY", "REDIS_PASSWORD"];
+    let known = ["TOWER_KEY", "GROQ_KEY", "OTLP_KEY", "REDIS_PASSWORD"];
     known.contains(&name).then(|| "canary".into())
 }
 
