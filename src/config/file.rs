@@ -424,7 +424,12 @@ fn node(s: &mut Section) -> Option<(bool, NodeSetting)> {
     let slots = s.number("slots");
     let weight = s.number("weight");
     let enabled = s.switch("enabled").unwrap_or(true);
-    let peer = s.value("peer", &kinds::uuid);
+    let peer = s.spanned("peer", &kinds::uuid);
+    if let (Some((at, _)), None) = (&peer, &models) {
+        let text = "`peer` needs `models` beside it: another proxy is not asked for them";
+        s.reader.complain(*at, text);
+    }
+    let peer = peer.map(|(_, peer)| peer);
     let node = NodeSetting {
         engine: engine?,
         url: url?,

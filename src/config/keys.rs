@@ -295,7 +295,7 @@ pub const NODE: Section = Section {
             "peer",
             Shape::Text,
             "",
-            "UUID of a cluster member: its facade is dialled over mutual TLS, pinned to it.",
+            "UUID of a cluster member: its facade is dialled over mutual TLS, pinned to it; needs models and --cluster-dir.",
         ),
     ],
 };

@@ -45,7 +45,7 @@ impl Keeper {
                     && n.target.engine == place.engine
                     && n.target.port == place.port
             };
-            if here {
+            if here && node.peer.is_none() {
                 let same: Vec<_> = (0..self.nodes.len())
                     .filter(|i| found(&self.nodes[*i]))
                     .collect();

@@ -300,7 +300,8 @@ impl Keeper {
             &url.prefix,
         );
         // Peers and clients of this machine's engine speak to its origin, so no prefix.
-        let local = is_loopback_host(&url.host)
+        let local = node.peer.is_none()
+            && is_loopback_host(&url.host)
             && url.prefix.is_empty()
             && !self
                 .nodes
@@ -319,6 +320,7 @@ impl Keeper {
         kept.slots = node.slots;
         kept.weight = node.weight.unwrap_or(0);
         kept.local = local;
+        kept.peer.clone_from(&node.peer);
         self.keep(kept);
     }
 
@@ -390,7 +392,7 @@ impl Keeper {
             .nodes
             .iter_mut()
             .enumerate()
-            .filter(|(_, n)| n.turn.is_due(now))
+            .filter(|(_, n)| n.is_due(now))
         {
             node.turn.begin(now);
             let (target, limits) = (node.target.clone(), self.timing.limits);
@@ -452,7 +454,8 @@ impl Keeper {
     }
 
     fn next_due(&self) -> Instant {
-        let nodes = self.nodes.iter().map(|n| &n.turn);
+        let asked = self.nodes.iter().filter(|n| n.peer.is_none());
+        let nodes = asked.map(|n| &n.turn);
         let turns = nodes.chain(self.scouts.iter().map(|s| &s.turn));
         let waiting = turns.filter(|t| t.active && !t.in_flight).map(|t| t.due);
         waiting

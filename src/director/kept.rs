@@ -69,6 +69,8 @@ pub struct Kept {
     pub local: bool,
     /// Found here, and not named by anybody: then it may turn up on another port.
     pub found: bool,
+    /// Another proxy of the cluster, which cannot be asked in plain text: its models are configured.
+    pub peer: Option<String>,
     /// Taken out: its place in the list may be used again.
     pub removed: bool,
     /// What its probes told.
@@ -92,6 +94,7 @@ impl Kept {
             weight: 0,
             local: false,
             found: false,
+            peer: None,
             removed: false,
             standing: Standing::default(),
             turn: Turn::now(),
@@ -103,6 +106,11 @@ impl Kept {
     /// Whether it was found here and is not there any more.
     pub fn has_left(&self) -> bool {
         self.found && !self.turn.in_flight && self.standing.unreachable().is_some()
+    }
+
+    /// Whether to ask it now.
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.peer.is_none() && self.turn.is_due(now)
     }
 
     /// Takes a probe's outcome; a state that lasts is worth a line.
@@ -164,6 +172,7 @@ impl Kept {
             unreachable: self.standing.unreachable().map(str::to_owned),
             local: self.local,
             found: self.found,
+            peer: self.peer.clone(),
         };
         ManualNode { record, extra }
     }

@@ -50,6 +50,9 @@ pub struct Extra {
     pub local: bool,
     /// Found on this machine by looking, and not named by anybody.
     pub found: bool,
+    /// The cluster member whose facade it is: dialled over mTLS pinned to it, and never in plain
+    /// text.
+    pub peer: Option<String>,
 }
 
 /// Two sets of nodes compared, each part by id.
