@@ -89,7 +89,7 @@ async fn adapt(keeper: &mut Keeper, opener: &mut Opener, new: Arc<Settings>) -> 
         let moved = engines.moved.contains(setting);
         if !opener.queries.is_enabled(engine) {
             // New, or it could not be opened before.
-            keeper.enter(engine).await;
+            keeper.enter(engine, &is).await;
             if let Err(reason) = opener.open(*setting, &keeper.own_ports(engine)).await {
                 keeper.leave(engine);
                 told.push(line(engine, &reason));

@@ -80,8 +80,9 @@ impl Keeper {
     }
 
     /// The facade of this engine comes (again): what it still holds from before goes, and this
-    /// machine is looked at.
-    pub async fn enter(&mut self, engine: EngineId) {
+    /// machine is looked at. `named` are all nodes that are named now: those that went with the facade
+    /// come back with it.
+    pub async fn enter(&mut self, engine: EngineId, named: &[NodeSetting]) {
         let of = |(e, _): &mut (EngineId, _)| *e == engine;
         let stale: Vec<_> = self.stale.extract_if(.., of).collect();
         for (engine, id) in stale {
@@ -97,6 +98,11 @@ impl Keeper {
                 .call(|r| Command::SetLocalBackend(engine, none(), r))
                 .await,
         );
+        for node in named.iter().filter(|n| n.engine == engine) {
+            if self.at(node).is_empty() {
+                self.name(node);
+            }
+        }
         let places = self.places.iter().filter(|p| p.engine == engine).copied();
         for place in places.collect::<Vec<_>>() {
             if !self.knows(place) {

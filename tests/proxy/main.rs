@@ -22,5 +22,6 @@ mod inventory;
 mod mtls;
 mod preflight;
 mod privacy;
+mod reload;
 mod routing;
 mod workloads;
