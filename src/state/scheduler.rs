@@ -85,9 +85,7 @@ impl Scheduler {
         match claim {
             None => drop(policy.order(&inner.board, pin, candidates)),
             Some(claim) => {
-                claim
-                    .hold
-                    .choose(policy, &mut inner.board, pin, candidates);
+                claim.hold.choose(policy, &mut inner.board, pin, candidates);
             },
         }
     }

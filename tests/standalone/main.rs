@@ -16,8 +16,8 @@ mod ending;
 mod journal;
 mod looping;
 mod ports;
-mod replay;
 mod reload;
+mod replay;
 mod serving;
 mod starting;
 
