@@ -39,6 +39,7 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             [CompletionResult]::new('workloads', 'workloads', [CompletionResultType]::ParameterValue, 'Show recent and live requests, or the timeline of one')
             [CompletionResult]::new('models', 'models', [CompletionResultType]::ParameterValue, 'Show the models of all nodes')
             [CompletionResult]::new('route', 'route', [CompletionResultType]::ParameterValue, 'Show where a request for a model would go now, and why')
+            [CompletionResult]::new('replay', 'replay', [CompletionResultType]::ParameterValue, 'Ask what would happen with recorded requests now, or send such requests again')
             [CompletionResult]::new('config', 'config', [CompletionResultType]::ParameterValue, 'Check, show, find or reload the configuration')
             [CompletionResult]::new('healthcheck', 'healthcheck', [CompletionResultType]::ParameterValue, 'Exit 0 if the daemon serves, for container and supervisor probes')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print the completion script of a shell')
@@ -113,7 +114,8 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             [CompletionResult]::new('--state', '--state', [CompletionResultType]::ParameterName, 'Only those in this state')
             [CompletionResult]::new('--model', '--model', [CompletionResultType]::ParameterName, 'Only those for this model')
             [CompletionResult]::new('--node', '--node', [CompletionResultType]::ParameterName, 'Only those on this node, by id or by a name that only one node has')
-            [CompletionResult]::new('--limit', '--limit', [CompletionResultType]::ParameterName, 'At most so many, newest first [default: 50]; with --follow, rows on a terminal')
+            [CompletionResult]::new('--limit', '--limit', [CompletionResultType]::ParameterName, 'At most so many, newest first [default: 50]; with --follow, rows on a terminal; with --export, the newest [default: all]')
+            [CompletionResult]::new('--export', '--export', [CompletionResultType]::ParameterName, 'Write the records of finished ones to FILE, for `replay`; - writes them to stdout')
             [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
             [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
             [CompletionResult]::new('--follow', '--follow', [CompletionResultType]::ParameterName, 'Show changes as they happen, until Ctrl-C: on a terminal the newest ones in place, in a pipe a line for each change from now on')
@@ -145,6 +147,23 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             [CompletionResult]::new('--model', '--model', [CompletionResultType]::ParameterName, 'Model, as a request would name it')
             [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
             [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'nvpair-proxy;replay' {
+            [CompletionResult]::new('--since', '--since', [CompletionResultType]::ParameterName, 'Only what arrived in the last DURATION, such as 90s, 15m or 1h30m; of a FILE, in the last DURATION of the recording')
+            [CompletionResult]::new('--last', '--last', [CompletionResultType]::ParameterName, 'Only the newest N')
+            [CompletionResult]::new('--engine', '--engine', [CompletionResultType]::ParameterName, 'Only this facade''s')
+            [CompletionResult]::new('--speed', '--speed', [CompletionResultType]::ParameterName, 'Let requests follow each other X times as fast as recorded, 0.01 to 1000')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
+            [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
+            [CompletionResult]::new('--send', '--send', [CompletionResultType]::ParameterName, 'Send requests and measure, instead of only deciding')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
             [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
             [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
@@ -291,6 +310,7 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             [CompletionResult]::new('workloads', 'workloads', [CompletionResultType]::ParameterValue, 'Show recent and live requests, or the timeline of one')
             [CompletionResult]::new('models', 'models', [CompletionResultType]::ParameterValue, 'Show the models of all nodes')
             [CompletionResult]::new('route', 'route', [CompletionResultType]::ParameterValue, 'Show where a request for a model would go now, and why')
+            [CompletionResult]::new('replay', 'replay', [CompletionResultType]::ParameterValue, 'Ask what would happen with recorded requests now, or send such requests again')
             [CompletionResult]::new('config', 'config', [CompletionResultType]::ParameterValue, 'Check, show, find or reload the configuration')
             [CompletionResult]::new('healthcheck', 'healthcheck', [CompletionResultType]::ParameterValue, 'Exit 0 if the daemon serves, for container and supervisor probes')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print the completion script of a shell')
@@ -316,6 +336,9 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             break
         }
         'nvpair-proxy;help;route' {
+            break
+        }
+        'nvpair-proxy;help;replay' {
             break
         }
         'nvpair-proxy;help;config' {

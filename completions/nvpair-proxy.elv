@@ -36,6 +36,7 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand workloads 'Show recent and live requests, or the timeline of one'
             cand models 'Show the models of all nodes'
             cand route 'Show where a request for a model would go now, and why'
+            cand replay 'Ask what would happen with recorded requests now, or send such requests again'
             cand config 'Check, show, find or reload the configuration'
             cand healthcheck 'Exit 0 if the daemon serves, for container and supervisor probes'
             cand completions 'Print the completion script of a shell'
@@ -105,7 +106,8 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand --state 'Only those in this state'
             cand --model 'Only those for this model'
             cand --node 'Only those on this node, by id or by a name that only one node has'
-            cand --limit 'At most so many, newest first [default: 50]; with --follow, rows on a terminal'
+            cand --limit 'At most so many, newest first [default: 50]; with --follow, rows on a terminal; with --export, the newest [default: all]'
+            cand --export 'Write the records of finished ones to FILE, for `replay`; - writes them to stdout'
             cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
             cand --color 'When to use colour; `auto` also obeys NO_COLOR'
             cand --follow 'Show changes as they happen, until Ctrl-C: on a terminal the newest ones in place, in a pipe a line for each change from now on'
@@ -135,6 +137,22 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand --model 'Model, as a request would name it'
             cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
             cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;replay'= {
+            cand --since 'Only what arrived in the last DURATION, such as 90s, 15m or 1h30m; of a FILE, in the last DURATION of the recording'
+            cand --last 'Only the newest N'
+            cand --engine 'Only this facade''s'
+            cand --speed 'Let requests follow each other X times as fast as recorded, 0.01 to 1000'
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --send 'Send requests and measure, instead of only deciding'
             cand --json 'Print one JSON document and nothing else on stdout'
             cand -v 'Say more; for `serve`, log at debug'
             cand --verbose 'Say more; for `serve`, log at debug'
@@ -265,6 +283,7 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand workloads 'Show recent and live requests, or the timeline of one'
             cand models 'Show the models of all nodes'
             cand route 'Show where a request for a model would go now, and why'
+            cand replay 'Ask what would happen with recorded requests now, or send such requests again'
             cand config 'Check, show, find or reload the configuration'
             cand healthcheck 'Exit 0 if the daemon serves, for container and supervisor probes'
             cand completions 'Print the completion script of a shell'
@@ -283,6 +302,8 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
         &'nvpair-proxy;help;models'= {
         }
         &'nvpair-proxy;help;route'= {
+        }
+        &'nvpair-proxy;help;replay'= {
         }
         &'nvpair-proxy;help;config'= {
             cand check 'Name every problem of a configuration file; exit 2 if there is an error'

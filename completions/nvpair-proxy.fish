@@ -40,6 +40,7 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "set-port"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "workloads" -d 'Show recent and live requests, or the timeline of one'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "models" -d 'Show the models of all nodes'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "route" -d 'Show where a request for a model would go now, and why'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "replay" -d 'Ask what would happen with recorded requests now, or send such requests again'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "config" -d 'Check, show, find or reload the configuration'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "healthcheck" -d 'Exit 0 if the daemon serves, for container and supervisor probes'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "completions" -d 'Print the completion script of a shell'
@@ -105,7 +106,8 @@ failed\t''
 cancelled\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l model -d 'Only those for this model' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l node -d 'Only those on this node, by id or by a name that only one node has' -r
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l limit -d 'At most so many, newest first [default: 50]; with --follow, rows on a terminal' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l limit -d 'At most so many, newest first [default: 50]; with --follow, rows on a terminal; with --export, the newest [default: all]' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l export -d 'Write the records of finished ones to FILE, for `replay`; - writes them to stdout' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
@@ -139,6 +141,21 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -l json
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -s v -l verbose -d 'Say more; for `serve`, log at debug'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l since -d 'Only what arrived in the last DURATION, such as 90s, 15m or 1h30m; of a FILE, in the last DURATION of the recording' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l last -d 'Only the newest N' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l engine -d 'Only this facade\'s' -r -f -a "ollama\t''
+lmstudio\t''
+llamacpp\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l speed -d 'Let requests follow each other X times as fast as recorded, 0.01 to 1000' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l send -d 'Send requests and measure, instead of only deciding'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and not __fish_seen_subcommand_from check show path schema reload help" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and not __fish_seen_subcommand_from check show path schema reload help" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
@@ -215,17 +232,18 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -s v -l verbose -d 'Say more; for `serve`, log at debug'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route config healthcheck completions help" -f -a "serve" -d 'Run the daemon in the foreground'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route config healthcheck completions help" -f -a "status" -d 'Show facades, nodes and their load, scheduler and counts'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route config healthcheck completions help" -f -a "select" -d 'Pin a facade to one node, or let it choose again'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route config healthcheck completions help" -f -a "set-port" -d 'Move a facade to another port; it is remembered'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route config healthcheck completions help" -f -a "workloads" -d 'Show recent and live requests, or the timeline of one'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route config healthcheck completions help" -f -a "models" -d 'Show the models of all nodes'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route config healthcheck completions help" -f -a "route" -d 'Show where a request for a model would go now, and why'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route config healthcheck completions help" -f -a "config" -d 'Check, show, find or reload the configuration'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route config healthcheck completions help" -f -a "healthcheck" -d 'Exit 0 if the daemon serves, for container and supervisor probes'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route config healthcheck completions help" -f -a "completions" -d 'Print the completion script of a shell'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route config healthcheck completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route replay config healthcheck completions help" -f -a "serve" -d 'Run the daemon in the foreground'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route replay config healthcheck completions help" -f -a "status" -d 'Show facades, nodes and their load, scheduler and counts'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route replay config healthcheck completions help" -f -a "select" -d 'Pin a facade to one node, or let it choose again'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route replay config healthcheck completions help" -f -a "set-port" -d 'Move a facade to another port; it is remembered'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route replay config healthcheck completions help" -f -a "workloads" -d 'Show recent and live requests, or the timeline of one'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route replay config healthcheck completions help" -f -a "models" -d 'Show the models of all nodes'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route replay config healthcheck completions help" -f -a "route" -d 'Show where a request for a model would go now, and why'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route replay config healthcheck completions help" -f -a "replay" -d 'Ask what would happen with recorded requests now, or send such requests again'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route replay config healthcheck completions help" -f -a "config" -d 'Check, show, find or reload the configuration'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route replay config healthcheck completions help" -f -a "healthcheck" -d 'Exit 0 if the daemon serves, for container and supervisor probes'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route replay config healthcheck completions help" -f -a "completions" -d 'Print the completion script of a shell'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route replay config healthcheck completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "check" -d 'Name every problem of a configuration file; exit 2 if there is an error'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "show" -d 'Print the settings that would be in force, each with where it comes from'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "path" -d 'Print where files are looked for, and which are there'
