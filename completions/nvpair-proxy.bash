@@ -19,8 +19,8 @@ _nvpair__proxy() {
             nvpair__proxy,completions)
                 cmd="nvpair__proxy__subcmd__completions"
                 ;;
-            nvpair__proxy,doctor)
-                cmd="nvpair__proxy__subcmd__doctor"
+            nvpair__proxy,config)
+                cmd="nvpair__proxy__subcmd__config"
                 ;;
             nvpair__proxy,healthcheck)
                 cmd="nvpair__proxy__subcmd__healthcheck"
@@ -30,9 +30,6 @@ _nvpair__proxy() {
                 ;;
             nvpair__proxy,models)
                 cmd="nvpair__proxy__subcmd__models"
-                ;;
-            nvpair__proxy,nodes)
-                cmd="nvpair__proxy__subcmd__nodes"
                 ;;
             nvpair__proxy,replay)
                 cmd="nvpair__proxy__subcmd__replay"
@@ -55,11 +52,47 @@ _nvpair__proxy() {
             nvpair__proxy,workloads)
                 cmd="nvpair__proxy__subcmd__workloads"
                 ;;
+            nvpair__proxy__subcmd__config,check)
+                cmd="nvpair__proxy__subcmd__config__subcmd__check"
+                ;;
+            nvpair__proxy__subcmd__config,help)
+                cmd="nvpair__proxy__subcmd__config__subcmd__help"
+                ;;
+            nvpair__proxy__subcmd__config,path)
+                cmd="nvpair__proxy__subcmd__config__subcmd__path"
+                ;;
+            nvpair__proxy__subcmd__config,reload)
+                cmd="nvpair__proxy__subcmd__config__subcmd__reload"
+                ;;
+            nvpair__proxy__subcmd__config,schema)
+                cmd="nvpair__proxy__subcmd__config__subcmd__schema"
+                ;;
+            nvpair__proxy__subcmd__config,show)
+                cmd="nvpair__proxy__subcmd__config__subcmd__show"
+                ;;
+            nvpair__proxy__subcmd__config__subcmd__help,check)
+                cmd="nvpair__proxy__subcmd__config__subcmd__help__subcmd__check"
+                ;;
+            nvpair__proxy__subcmd__config__subcmd__help,help)
+                cmd="nvpair__proxy__subcmd__config__subcmd__help__subcmd__help"
+                ;;
+            nvpair__proxy__subcmd__config__subcmd__help,path)
+                cmd="nvpair__proxy__subcmd__config__subcmd__help__subcmd__path"
+                ;;
+            nvpair__proxy__subcmd__config__subcmd__help,reload)
+                cmd="nvpair__proxy__subcmd__config__subcmd__help__subcmd__reload"
+                ;;
+            nvpair__proxy__subcmd__config__subcmd__help,schema)
+                cmd="nvpair__proxy__subcmd__config__subcmd__help__subcmd__schema"
+                ;;
+            nvpair__proxy__subcmd__config__subcmd__help,show)
+                cmd="nvpair__proxy__subcmd__config__subcmd__help__subcmd__show"
+                ;;
             nvpair__proxy__subcmd__help,completions)
                 cmd="nvpair__proxy__subcmd__help__subcmd__completions"
                 ;;
-            nvpair__proxy__subcmd__help,doctor)
-                cmd="nvpair__proxy__subcmd__help__subcmd__doctor"
+            nvpair__proxy__subcmd__help,config)
+                cmd="nvpair__proxy__subcmd__help__subcmd__config"
                 ;;
             nvpair__proxy__subcmd__help,healthcheck)
                 cmd="nvpair__proxy__subcmd__help__subcmd__healthcheck"
@@ -69,9 +102,6 @@ _nvpair__proxy() {
                 ;;
             nvpair__proxy__subcmd__help,models)
                 cmd="nvpair__proxy__subcmd__help__subcmd__models"
-                ;;
-            nvpair__proxy__subcmd__help,nodes)
-                cmd="nvpair__proxy__subcmd__help__subcmd__nodes"
                 ;;
             nvpair__proxy__subcmd__help,replay)
                 cmd="nvpair__proxy__subcmd__help__subcmd__replay"
@@ -94,116 +124,20 @@ _nvpair__proxy() {
             nvpair__proxy__subcmd__help,workloads)
                 cmd="nvpair__proxy__subcmd__help__subcmd__workloads"
                 ;;
-            nvpair__proxy__subcmd__help__subcmd__nodes,add)
-                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__add"
+            nvpair__proxy__subcmd__help__subcmd__config,check)
+                cmd="nvpair__proxy__subcmd__help__subcmd__config__subcmd__check"
                 ;;
-            nvpair__proxy__subcmd__help__subcmd__nodes,drain)
-                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__drain"
+            nvpair__proxy__subcmd__help__subcmd__config,path)
+                cmd="nvpair__proxy__subcmd__help__subcmd__config__subcmd__path"
                 ;;
-            nvpair__proxy__subcmd__help__subcmd__nodes,keys)
-                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys"
+            nvpair__proxy__subcmd__help__subcmd__config,reload)
+                cmd="nvpair__proxy__subcmd__help__subcmd__config__subcmd__reload"
                 ;;
-            nvpair__proxy__subcmd__help__subcmd__nodes,list)
-                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__list"
+            nvpair__proxy__subcmd__help__subcmd__config,schema)
+                cmd="nvpair__proxy__subcmd__help__subcmd__config__subcmd__schema"
                 ;;
-            nvpair__proxy__subcmd__help__subcmd__nodes,remove)
-                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__remove"
-                ;;
-            nvpair__proxy__subcmd__help__subcmd__nodes,reset)
-                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__reset"
-                ;;
-            nvpair__proxy__subcmd__help__subcmd__nodes,resume)
-                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__resume"
-                ;;
-            nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys,create)
-                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys__subcmd__create"
-                ;;
-            nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys,list)
-                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys__subcmd__list"
-                ;;
-            nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys,revoke)
-                cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys__subcmd__revoke"
-                ;;
-            nvpair__proxy__subcmd__nodes,add)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__add"
-                ;;
-            nvpair__proxy__subcmd__nodes,drain)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__drain"
-                ;;
-            nvpair__proxy__subcmd__nodes,help)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__help"
-                ;;
-            nvpair__proxy__subcmd__nodes,keys)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys"
-                ;;
-            nvpair__proxy__subcmd__nodes,list)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__list"
-                ;;
-            nvpair__proxy__subcmd__nodes,remove)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__remove"
-                ;;
-            nvpair__proxy__subcmd__nodes,reset)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__reset"
-                ;;
-            nvpair__proxy__subcmd__nodes,resume)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__resume"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__help,add)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__add"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__help,drain)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__drain"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__help,help)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__help"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__help,keys)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__keys"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__help,list)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__list"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__help,remove)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__remove"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__help,reset)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__reset"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__help,resume)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__resume"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__keys,create)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__keys__subcmd__create"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__keys,list)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__keys__subcmd__list"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__keys,revoke)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__help__subcmd__keys__subcmd__revoke"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__keys,create)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__create"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__keys,help)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__keys,list)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__list"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__keys,revoke)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__revoke"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help,create)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__create"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help,help)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__help"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help,list)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__list"
-                ;;
-            nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help,revoke)
-                cmd="nvpair__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__revoke"
+            nvpair__proxy__subcmd__help__subcmd__config,show)
+                cmd="nvpair__proxy__subcmd__help__subcmd__config__subcmd__show"
                 ;;
             *)
                 ;;
@@ -212,7 +146,7 @@ _nvpair__proxy() {
 
     case "${cmd}" in
         nvpair__proxy)
-            opts="-v -q -h -V --socket --json --verbose --quiet --color --help --version serve status select set-port workloads models route nodes doctor replay healthcheck completions help"
+            opts="-v -q -h -V --socket --json --verbose --quiet --color --help --version serve status select set-port workloads models route replay config healthcheck completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -255,21 +189,221 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__doctor)
-            opts="-v -q -h --config --cluster-dir --socket --json --verbose --quiet --color --help"
+        nvpair__subcmd__proxy__subcmd__config)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help check show path schema reload help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
-                --config)
+                --socket)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --cluster-dir)
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__config__subcmd__check)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__config__subcmd__help)
+            opts="check show path schema reload help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__config__subcmd__help__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__config__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__config__subcmd__help__subcmd__path)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__config__subcmd__help__subcmd__reload)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__config__subcmd__help__subcmd__schema)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__config__subcmd__help__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__config__subcmd__path)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__config__subcmd__reload)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__config__subcmd__schema)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__config__subcmd__show)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 --socket)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -308,7 +442,7 @@ _nvpair__proxy() {
             return 0
             ;;
         nvpair__subcmd__proxy__subcmd__help)
-            opts="serve status select set-port workloads models route nodes doctor replay healthcheck completions help"
+            opts="serve status select set-port workloads models route replay config healthcheck completions help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -335,9 +469,79 @@ _nvpair__proxy() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__doctor)
-            opts=""
+        nvpair__subcmd__proxy__subcmd__help__subcmd__config)
+            opts="check show path schema reload"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__help__subcmd__config__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__help__subcmd__config__subcmd__path)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__help__subcmd__config__subcmd__reload)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__help__subcmd__config__subcmd__schema)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__subcmd__proxy__subcmd__help__subcmd__config__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -380,160 +584,6 @@ _nvpair__proxy() {
         nvpair__subcmd__proxy__subcmd__help__subcmd__models)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes)
-            opts="list add remove drain resume reset keys"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__add)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__drain)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__keys)
-            opts="create list revoke"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__keys__subcmd__create)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__keys__subcmd__list)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__keys__subcmd__revoke)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__list)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__remove)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__reset)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__help__subcmd__nodes__subcmd__resume)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -654,530 +704,6 @@ _nvpair__proxy() {
                     COMPREPLY=($(compgen -W "ollama lmstudio llamacpp" -- "${cur}"))
                     return 0
                     ;;
-                --socket)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --color)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes)
-            opts="-v -q -h --socket --json --verbose --quiet --color --help list add remove drain resume reset keys help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --socket)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --color)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__add)
-            opts="-v -q -h --name --model --slots --weight --api-key-file --socket --json --verbose --quiet --color --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --name)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --model)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --slots)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --weight)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --api-key-file)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --socket)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --color)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__drain)
-            opts="-v -q -h --wait --socket --json --verbose --quiet --color --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --socket)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --color)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help)
-            opts="list add remove drain resume reset keys help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__add)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__drain)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__help)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__keys)
-            opts="create list revoke"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__keys__subcmd__create)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__keys__subcmd__list)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__keys__subcmd__revoke)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__list)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__remove)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__reset)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__help__subcmd__resume)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys)
-            opts="-v -q -h --socket --json --verbose --quiet --color --help create list revoke help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --socket)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --color)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__create)
-            opts="-v -q -h --node-id --allow --model --engine --socket --json --verbose --quiet --color --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --node-id)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --allow)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --model)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --engine)
-                    COMPREPLY=($(compgen -W "ollama lmstudio llamacpp vllm tgi openai" -- "${cur}"))
-                    return 0
-                    ;;
-                --socket)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --color)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__help)
-            opts="create list revoke help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__create)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__help)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__list)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__help__subcmd__revoke)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 5 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__list)
-            opts="-v -q -h --socket --json --verbose --quiet --color --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --socket)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --color)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__keys__subcmd__revoke)
-            opts="-v -q -h --socket --json --verbose --quiet --color --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --socket)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --color)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__list)
-            opts="-v -q -h --engine --socket --json --verbose --quiet --color --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --engine)
-                    COMPREPLY=($(compgen -W "ollama lmstudio llamacpp" -- "${cur}"))
-                    return 0
-                    ;;
-                --socket)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --color)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__remove)
-            opts="-v -q -h --engine --socket --json --verbose --quiet --color --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --engine)
-                    COMPREPLY=($(compgen -W "ollama lmstudio llamacpp" -- "${cur}"))
-                    return 0
-                    ;;
-                --socket)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --color)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__reset)
-            opts="-v -q -h --socket --json --verbose --quiet --color --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --socket)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --color)
-                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
-                    return 0
-                    ;;
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        nvpair__subcmd__proxy__subcmd__nodes__subcmd__resume)
-            opts="-v -q -h --socket --json --verbose --quiet --color --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
                 --socket)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

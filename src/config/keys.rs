@@ -153,7 +153,7 @@ pub const TOP: Section = Section {
             "",
             "The only browser origins that are let in; without it the engines' own policy decides.",
         ),
-        live(
+        fixed(
             "allowed_cidrs",
             Shape::Texts,
             "",
@@ -191,38 +191,38 @@ pub const TOP: Section = Section {
         ),
         live("nodes", Shape::Tables(&NODE), "", "Nodes named by hand."),
         live("log", Shape::Table(&LOG), "", "The log."),
-        live(
+        fixed(
             "pool",
             Shape::Table(&POOL),
             "",
             "The pool of nodes that register themselves; with this table it runs.",
         ),
-        live(
+        fixed(
             "gateway",
             Shape::Table(&GATEWAY),
             "",
             "One OpenAI endpoint over everything; with this table, or with [pool], it runs.",
         ),
-        live(
+        fixed(
             "providers",
             Shape::Tables(&PROVIDER),
             "",
             "OpenAI-compatible services that the gateway falls back to.",
         ),
-        live(
+        fixed(
             "virtual_models",
             Shape::Lists,
             "",
             "Names of the gateway that stand for an ordered list of \"target/model\"; a target is \
              a node's id, an engine, `pool` or a provider.",
         ),
-        live(
+        fixed(
             "telemetry",
             Shape::Table(&TELEMETRY),
             "",
             "Traces and metrics over OTLP/HTTP; with this table they are sent.",
         ),
-        live(
+        fixed(
             "admin",
             Shape::Table(&ADMIN),
             "",
@@ -295,7 +295,7 @@ pub const NODE: Section = Section {
             "peer",
             Shape::Text,
             "",
-            "UUID of a cluster member: its facade is dialled over mutual TLS, pinned to it.",
+            "UUID of a cluster member: its facade is dialled over mutual TLS, pinned to it; needs models and --cluster-dir.",
         ),
     ],
 };

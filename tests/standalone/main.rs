@@ -17,6 +17,7 @@ mod journal;
 mod looping;
 mod nodes;
 mod ports;
+mod reload;
 mod replay;
 mod serving;
 mod starting;
