@@ -347,6 +347,7 @@ fn internal(method: &str) -> ErrorObjectOwned {
 mod tests {
     use super::*;
     use crate::control::api::ControlApiServer;
+    use crate::control::pool::{PoolApiServer, PoolHandlers};
     use crate::control::server::Handlers;
     use crate::control::socket::tests::{FakeQueries, engine};
     use crate::state::command::Commands;
@@ -366,13 +367,15 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_exactly_the_methods_of_the_trait() {
-        let module = Handlers {
+    fn the_table_has_exactly_the_methods_of_the_traits() {
+        let queries = Arc::new(FakeQueries::default());
+        let plain = Handlers {
             commands: Commands::queue(1).0,
-            queries: Arc::new(FakeQueries::default()),
+            queries: queries.clone(),
         }
         .into_rpc();
-        let mut served: Vec<_> = module.method_names().collect();
+        let pool = PoolHandlers { queries }.into_rpc();
+        let mut served: Vec<_> = plain.method_names().chain(pool.method_names()).collect();
         let mut listed: Vec<_> = METHODS.iter().map(|m| m.0).collect();
         served.sort_unstable();
         listed.sort_unstable();
