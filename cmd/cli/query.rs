@@ -133,8 +133,8 @@ Examples:
   nvpair-proxy route --engine ollama --model qwen3:8b --json | jq '.candidates[].node'
 
 With --json: {schema_version, engine, model, policy, generation, pin,
-  candidates: [{node, name, address, pending, pressure, reserved, in_flight, load, slots, warm,
-    pinned}],
+  candidates: [{node, name, address, pending, pressure, reserved, in_flight, load, slots, weight,
+    ttft_ms?, tokens_per_second?, warm, pinned}],
   excluded: [{node, name, reason, near?}], nearest?}
 candidates are in the order in which they would be tried.";
 
