@@ -8,6 +8,7 @@ mod cli;
 mod clients;
 mod complete;
 mod completions;
+mod config;
 mod connect;
 mod demo_engine;
 mod doctor;
@@ -82,6 +83,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, CliError> {
         Verb::Nodes(args) => nodes::run(args, globals),
         Verb::Doctor(args) => doctor::run(args, globals),
         Verb::Replay(args) => replay::run(args, globals),
+        Verb::Config(args) => config::run(args, globals),
         Verb::Healthcheck(args) => healthcheck::run(args, globals),
         Verb::Completions(args) => completions::run(args),
         Verb::Complete(args) => complete::run(args, globals),

@@ -164,6 +164,11 @@ pub fn print(text: &str) -> Result<(), CliError> {
     stream(text).map(drop)
 }
 
+/// Writes to stderr. Nobody is left to be told that it is closed.
+pub fn print_err(text: &str) {
+    drop(write_to(&mut io::stderr().lock(), text.as_bytes()));
+}
+
 /// Writes a part of what goes on as long as somebody reads.
 pub fn stream(text: &str) -> Result<Reader, CliError> {
     write_to(&mut io::stdout().lock(), text.as_bytes())

@@ -5,14 +5,14 @@
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
 use nvpair_proxy::config::paths::{self, process_env};
-use nvpair_proxy::config::settings::{self, Settings, SettingsError};
+use nvpair_proxy::config::settings::{self, SettingsError};
 use nvpair_proxy::daemon::{self, Driver as DaemonDriver, Opened, Options, Row, StartError};
 use nvpair_proxy::rules::log_level::LogLevel;
-use nvpair_proxy::state::settings::RequestSettings;
 use nvpair_proxy::telemetry::logging;
 use nvpair_proxy::telemetry::manager::Manager;
 
@@ -44,21 +44,22 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     }
     let options = Options {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        requests: requests(&settings),
         socket: socket(args, globals, brokered)?,
         ports_dir: paths::ports_dir(&process_env),
         cluster_dir: args.cluster_dir().cloned(),
         state_dir: paths::state_dir(&process_env),
         log,
-        drain: settings.drain_timeout,
         pool: settings.pool.clone(),
         manager: Manager::of_process(brokered),
         driver: match driver {
             Driver::Stdio => DaemonDriver::Stdio,
             Driver::Ipc(endpoint) => DaemonDriver::Ipc(endpoint),
-            Driver::Standalone => DaemonDriver::Standalone(Box::new(settings)),
-            Driver::Demo => DaemonDriver::Demo(Box::new(settings)),
+            Driver::Standalone => DaemonDriver::Standalone,
+            Driver::Demo => DaemonDriver::Demo,
         },
+        settings: Arc::new(settings),
+        flags,
+        default_level: default_level(brokered),
     };
     // One thread serves tens of thousands of requests a second, without locks that are fought for
     // and without wake-ups across cores; disk and name look-ups have threads of their own.
@@ -86,18 +87,6 @@ fn usage(error: &SettingsError) -> CliError {
     let mut lines = text.lines();
     let first = CliError::new(Kind::Usage, lines.next().unwrap_or_default());
     lines.fold(first, CliError::why)
-}
-
-fn requests(s: &Settings) -> RequestSettings {
-    RequestSettings {
-        max_request_bytes: s.max_request_bytes,
-        response_cap: s.response_header_timeout,
-        stream_idle_cap: s.stream_idle_timeout,
-        commit_on_first_byte: s.commit_gate_first_byte,
-        allowed_hosts: s.allowed_hosts.clone(),
-        allowed_origins: s.allowed_origins.clone(),
-        response_headers: s.response_headers,
-    }
 }
 
 fn socket(

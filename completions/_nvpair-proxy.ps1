@@ -42,6 +42,7 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             [CompletionResult]::new('nodes', 'nodes', [CompletionResultType]::ParameterValue, 'Show nodes, add some, remove some')
             [CompletionResult]::new('doctor', 'doctor', [CompletionResultType]::ParameterValue, 'Look for what may be wrong on this machine, each finding with its remedy')
             [CompletionResult]::new('replay', 'replay', [CompletionResultType]::ParameterValue, 'Ask what would happen with recorded requests now, or send such requests again')
+            [CompletionResult]::new('config', 'config', [CompletionResultType]::ParameterValue, 'Check, show, find or reload the configuration')
             [CompletionResult]::new('healthcheck', 'healthcheck', [CompletionResultType]::ParameterValue, 'Exit 0 if the daemon serves, for container and supervisor probes')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print the completion script of a shell')
             [CompletionResult]::new('generate', 'generate', [CompletionResultType]::ParameterValue, 'Write completions/ and man/, or print a unit for systemd or launchd')
@@ -411,6 +412,111 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
             break
         }
+        'nvpair-proxy;config' {
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
+            [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('check', 'check', [CompletionResultType]::ParameterValue, 'Name every problem of a configuration file; exit 2 if there is an error')
+            [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Print the settings that would be in force, each with where it comes from')
+            [CompletionResult]::new('path', 'path', [CompletionResultType]::ParameterValue, 'Print where files are looked for, and which are there')
+            [CompletionResult]::new('schema', 'schema', [CompletionResultType]::ParameterValue, 'Print the JSON Schema of the file, for editors and pipelines')
+            [CompletionResult]::new('reload', 'reload', [CompletionResultType]::ParameterValue, 'Let the running daemon read its configuration again; exit 2 if it is invalid')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'nvpair-proxy;config;check' {
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
+            [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'nvpair-proxy;config;show' {
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
+            [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'nvpair-proxy;config;path' {
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
+            [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'nvpair-proxy;config;schema' {
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
+            [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'nvpair-proxy;config;reload' {
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
+            [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'nvpair-proxy;config;help' {
+            [CompletionResult]::new('check', 'check', [CompletionResultType]::ParameterValue, 'Name every problem of a configuration file; exit 2 if there is an error')
+            [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Print the settings that would be in force, each with where it comes from')
+            [CompletionResult]::new('path', 'path', [CompletionResultType]::ParameterValue, 'Print where files are looked for, and which are there')
+            [CompletionResult]::new('schema', 'schema', [CompletionResultType]::ParameterValue, 'Print the JSON Schema of the file, for editors and pipelines')
+            [CompletionResult]::new('reload', 'reload', [CompletionResultType]::ParameterValue, 'Let the running daemon read its configuration again; exit 2 if it is invalid')
+            [CompletionResult]::new('help', 'help', [CompletionResultType]::ParameterValue, 'Print this message or the help of the given subcommand(s)')
+            break
+        }
+        'nvpair-proxy;config;help;check' {
+            break
+        }
+        'nvpair-proxy;config;help;show' {
+            break
+        }
+        'nvpair-proxy;config;help;path' {
+            break
+        }
+        'nvpair-proxy;config;help;schema' {
+            break
+        }
+        'nvpair-proxy;config;help;reload' {
+            break
+        }
+        'nvpair-proxy;config;help;help' {
+            break
+        }
         'nvpair-proxy;healthcheck' {
             [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
             [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
@@ -506,6 +612,7 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             [CompletionResult]::new('nodes', 'nodes', [CompletionResultType]::ParameterValue, 'Show nodes, add some, remove some')
             [CompletionResult]::new('doctor', 'doctor', [CompletionResultType]::ParameterValue, 'Look for what may be wrong on this machine, each finding with its remedy')
             [CompletionResult]::new('replay', 'replay', [CompletionResultType]::ParameterValue, 'Ask what would happen with recorded requests now, or send such requests again')
+            [CompletionResult]::new('config', 'config', [CompletionResultType]::ParameterValue, 'Check, show, find or reload the configuration')
             [CompletionResult]::new('healthcheck', 'healthcheck', [CompletionResultType]::ParameterValue, 'Exit 0 if the daemon serves, for container and supervisor probes')
             [CompletionResult]::new('completions', 'completions', [CompletionResultType]::ParameterValue, 'Print the completion script of a shell')
             [CompletionResult]::new('generate', 'generate', [CompletionResultType]::ParameterValue, 'Write completions/ and man/, or print a unit for systemd or launchd')
@@ -580,6 +687,29 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             break
         }
         'nvpair-proxy;help;replay' {
+            break
+        }
+        'nvpair-proxy;help;config' {
+            [CompletionResult]::new('check', 'check', [CompletionResultType]::ParameterValue, 'Name every problem of a configuration file; exit 2 if there is an error')
+            [CompletionResult]::new('show', 'show', [CompletionResultType]::ParameterValue, 'Print the settings that would be in force, each with where it comes from')
+            [CompletionResult]::new('path', 'path', [CompletionResultType]::ParameterValue, 'Print where files are looked for, and which are there')
+            [CompletionResult]::new('schema', 'schema', [CompletionResultType]::ParameterValue, 'Print the JSON Schema of the file, for editors and pipelines')
+            [CompletionResult]::new('reload', 'reload', [CompletionResultType]::ParameterValue, 'Let the running daemon read its configuration again; exit 2 if it is invalid')
+            break
+        }
+        'nvpair-proxy;help;config;check' {
+            break
+        }
+        'nvpair-proxy;help;config;show' {
+            break
+        }
+        'nvpair-proxy;help;config;path' {
+            break
+        }
+        'nvpair-proxy;help;config;schema' {
+            break
+        }
+        'nvpair-proxy;help;config;reload' {
             break
         }
         'nvpair-proxy;help;healthcheck' {

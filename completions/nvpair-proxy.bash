@@ -19,6 +19,9 @@ _nvpair__proxy() {
             nvpair__proxy,completions)
                 cmd="nvpair__proxy__subcmd__completions"
                 ;;
+            nvpair__proxy,config)
+                cmd="nvpair__proxy__subcmd__config"
+                ;;
             nvpair__proxy,doctor)
                 cmd="nvpair__proxy__subcmd__doctor"
                 ;;
@@ -58,6 +61,42 @@ _nvpair__proxy() {
             nvpair__proxy,workloads)
                 cmd="nvpair__proxy__subcmd__workloads"
                 ;;
+            nvpair__proxy__subcmd__config,check)
+                cmd="nvpair__proxy__subcmd__config__subcmd__check"
+                ;;
+            nvpair__proxy__subcmd__config,help)
+                cmd="nvpair__proxy__subcmd__config__subcmd__help"
+                ;;
+            nvpair__proxy__subcmd__config,path)
+                cmd="nvpair__proxy__subcmd__config__subcmd__path"
+                ;;
+            nvpair__proxy__subcmd__config,reload)
+                cmd="nvpair__proxy__subcmd__config__subcmd__reload"
+                ;;
+            nvpair__proxy__subcmd__config,schema)
+                cmd="nvpair__proxy__subcmd__config__subcmd__schema"
+                ;;
+            nvpair__proxy__subcmd__config,show)
+                cmd="nvpair__proxy__subcmd__config__subcmd__show"
+                ;;
+            nvpair__proxy__subcmd__config__subcmd__help,check)
+                cmd="nvpair__proxy__subcmd__config__subcmd__help__subcmd__check"
+                ;;
+            nvpair__proxy__subcmd__config__subcmd__help,help)
+                cmd="nvpair__proxy__subcmd__config__subcmd__help__subcmd__help"
+                ;;
+            nvpair__proxy__subcmd__config__subcmd__help,path)
+                cmd="nvpair__proxy__subcmd__config__subcmd__help__subcmd__path"
+                ;;
+            nvpair__proxy__subcmd__config__subcmd__help,reload)
+                cmd="nvpair__proxy__subcmd__config__subcmd__help__subcmd__reload"
+                ;;
+            nvpair__proxy__subcmd__config__subcmd__help,schema)
+                cmd="nvpair__proxy__subcmd__config__subcmd__help__subcmd__schema"
+                ;;
+            nvpair__proxy__subcmd__config__subcmd__help,show)
+                cmd="nvpair__proxy__subcmd__config__subcmd__help__subcmd__show"
+                ;;
             nvpair__proxy__subcmd__generate,help)
                 cmd="nvpair__proxy__subcmd__generate__subcmd__help"
                 ;;
@@ -78,6 +117,9 @@ _nvpair__proxy() {
                 ;;
             nvpair__proxy__subcmd__help,completions)
                 cmd="nvpair__proxy__subcmd__help__subcmd__completions"
+                ;;
+            nvpair__proxy__subcmd__help,config)
+                cmd="nvpair__proxy__subcmd__help__subcmd__config"
                 ;;
             nvpair__proxy__subcmd__help,doctor)
                 cmd="nvpair__proxy__subcmd__help__subcmd__doctor"
@@ -117,6 +159,21 @@ _nvpair__proxy() {
                 ;;
             nvpair__proxy__subcmd__help,workloads)
                 cmd="nvpair__proxy__subcmd__help__subcmd__workloads"
+                ;;
+            nvpair__proxy__subcmd__help__subcmd__config,check)
+                cmd="nvpair__proxy__subcmd__help__subcmd__config__subcmd__check"
+                ;;
+            nvpair__proxy__subcmd__help__subcmd__config,path)
+                cmd="nvpair__proxy__subcmd__help__subcmd__config__subcmd__path"
+                ;;
+            nvpair__proxy__subcmd__help__subcmd__config,reload)
+                cmd="nvpair__proxy__subcmd__help__subcmd__config__subcmd__reload"
+                ;;
+            nvpair__proxy__subcmd__help__subcmd__config,schema)
+                cmd="nvpair__proxy__subcmd__help__subcmd__config__subcmd__schema"
+                ;;
+            nvpair__proxy__subcmd__help__subcmd__config,show)
+                cmd="nvpair__proxy__subcmd__help__subcmd__config__subcmd__show"
                 ;;
             nvpair__proxy__subcmd__help__subcmd__generate,launchd)
                 cmd="nvpair__proxy__subcmd__help__subcmd__generate__subcmd__launchd"
@@ -242,7 +299,7 @@ _nvpair__proxy() {
 
     case "${cmd}" in
         nvpair__proxy)
-            opts="-v -q -h -V --socket --json --verbose --quiet --color --help --version serve status select set-port workloads models route nodes doctor replay healthcheck completions generate help"
+            opts="-v -q -h -V --socket --json --verbose --quiet --color --help --version serve status select set-port workloads models route nodes doctor replay config healthcheck completions generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -266,6 +323,236 @@ _nvpair__proxy() {
         nvpair__proxy__subcmd__completions)
             opts="-v -q -h --socket --json --verbose --quiet --color --help bash elvish fish powershell zsh"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__config)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help check show path schema reload help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__config__subcmd__check)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__config__subcmd__help)
+            opts="check show path schema reload help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__config__subcmd__help__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__config__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__config__subcmd__help__subcmd__path)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__config__subcmd__help__subcmd__reload)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__config__subcmd__help__subcmd__schema)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__config__subcmd__help__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__config__subcmd__path)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__config__subcmd__reload)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__config__subcmd__schema)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__config__subcmd__show)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -472,7 +759,7 @@ _nvpair__proxy() {
             return 0
             ;;
         nvpair__proxy__subcmd__help)
-            opts="serve status select set-port workloads models route nodes doctor replay healthcheck completions generate help"
+            opts="serve status select set-port workloads models route nodes doctor replay config healthcheck completions generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -488,6 +775,90 @@ _nvpair__proxy() {
         nvpair__proxy__subcmd__help__subcmd__completions)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__help__subcmd__config)
+            opts="check show path schema reload"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__help__subcmd__config__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__help__subcmd__config__subcmd__path)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__help__subcmd__config__subcmd__reload)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__help__subcmd__config__subcmd__schema)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__help__subcmd__config__subcmd__show)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

@@ -39,6 +39,7 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand nodes 'Show nodes, add some, remove some'
             cand doctor 'Look for what may be wrong on this machine, each finding with its remedy'
             cand replay 'Ask what would happen with recorded requests now, or send such requests again'
+            cand config 'Check, show, find or reload the configuration'
             cand healthcheck 'Exit 0 if the daemon serves, for container and supervisor probes'
             cand completions 'Print the completion script of a shell'
             cand generate 'Write completions/ and man/, or print a unit for systemd or launchd'
@@ -370,6 +371,98 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand -h 'Print help (see more with ''--help'')'
             cand --help 'Print help (see more with ''--help'')'
         }
+        &'nvpair-proxy;config'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+            cand check 'Name every problem of a configuration file; exit 2 if there is an error'
+            cand show 'Print the settings that would be in force, each with where it comes from'
+            cand path 'Print where files are looked for, and which are there'
+            cand schema 'Print the JSON Schema of the file, for editors and pipelines'
+            cand reload 'Let the running daemon read its configuration again; exit 2 if it is invalid'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'nvpair-proxy;config;check'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;config;show'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;config;path'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;config;schema'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;config;reload'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;config;help'= {
+            cand check 'Name every problem of a configuration file; exit 2 if there is an error'
+            cand show 'Print the settings that would be in force, each with where it comes from'
+            cand path 'Print where files are looked for, and which are there'
+            cand schema 'Print the JSON Schema of the file, for editors and pipelines'
+            cand reload 'Let the running daemon read its configuration again; exit 2 if it is invalid'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'nvpair-proxy;config;help;check'= {
+        }
+        &'nvpair-proxy;config;help;show'= {
+        }
+        &'nvpair-proxy;config;help;path'= {
+        }
+        &'nvpair-proxy;config;help;schema'= {
+        }
+        &'nvpair-proxy;config;help;reload'= {
+        }
+        &'nvpair-proxy;config;help;help'= {
+        }
         &'nvpair-proxy;healthcheck'= {
             cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
             cand --color 'When to use colour; `auto` also obeys NO_COLOR'
@@ -456,6 +549,7 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand nodes 'Show nodes, add some, remove some'
             cand doctor 'Look for what may be wrong on this machine, each finding with its remedy'
             cand replay 'Ask what would happen with recorded requests now, or send such requests again'
+            cand config 'Check, show, find or reload the configuration'
             cand healthcheck 'Exit 0 if the daemon serves, for container and supervisor probes'
             cand completions 'Print the completion script of a shell'
             cand generate 'Write completions/ and man/, or print a unit for systemd or launchd'
@@ -510,6 +604,23 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
         &'nvpair-proxy;help;doctor'= {
         }
         &'nvpair-proxy;help;replay'= {
+        }
+        &'nvpair-proxy;help;config'= {
+            cand check 'Name every problem of a configuration file; exit 2 if there is an error'
+            cand show 'Print the settings that would be in force, each with where it comes from'
+            cand path 'Print where files are looked for, and which are there'
+            cand schema 'Print the JSON Schema of the file, for editors and pipelines'
+            cand reload 'Let the running daemon read its configuration again; exit 2 if it is invalid'
+        }
+        &'nvpair-proxy;help;config;check'= {
+        }
+        &'nvpair-proxy;help;config;show'= {
+        }
+        &'nvpair-proxy;help;config;path'= {
+        }
+        &'nvpair-proxy;help;config;schema'= {
+        }
+        &'nvpair-proxy;help;config;reload'= {
         }
         &'nvpair-proxy;help;healthcheck'= {
         }

@@ -63,6 +63,15 @@
 //! 4. A read does not queue: [`state::query`] answers at once. `workloads --follow` subscribes to
 //!    [`state::follow`]; what ended goes to [`store::journal`], and from there through
 //!    [`state::replays`] to [`replay`].
+//!
+//! # One reload
+//!
+//! 1. `daemon::reload` is told by SIGHUP, by `config/reload` or by a look at the file. It reads all of
+//!    it ([`config::settings`]); with one error nothing happens.
+//! 2. [`config::change`] says what differs. Values of requests are swapped by a command
+//!    ([`state::settings`]); the director brings facades and nodes in and out by the same commands as
+//!    ever (`director::adapt`).
+//! 3. Whoever follows the settings holds the watch that `daemon` makes of them.
 
 pub mod broker;
 pub mod config;

@@ -3,6 +3,7 @@
 //! Owns: what may be written and its parsed form; `serve` and the subcommands that only look have a
 //! file each. Leaves to others: the drop-in form (`argv`), what a subcommand does (its file).
 
+mod config;
 mod doctor;
 mod generate;
 mod nodes;
@@ -20,6 +21,7 @@ use clap_complete::Shell;
 use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::units;
 
+pub use config::{ConfigArgs, ConfigVerb, FileArgs};
 pub use doctor::DoctorArgs;
 pub use generate::{GenerateArgs, GenerateVerb, LaunchdArgs, SystemdArgs};
 pub use nodes::{NodesAddArgs, NodesArgs, NodesListArgs, NodesRemoveArgs, NodesVerb};
@@ -112,6 +114,8 @@ pub enum Verb {
     Doctor(DoctorArgs),
     /// Ask what would happen with recorded requests now, or send such requests again
     Replay(ReplayArgs),
+    /// Check, show, find or reload the configuration
+    Config(ConfigArgs),
     /// Exit 0 if the daemon serves, for container and supervisor probes
     Healthcheck(HealthcheckArgs),
     /// Print the completion script of a shell

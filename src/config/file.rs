@@ -137,6 +137,8 @@ pub struct Config {
     pub telemetry: Option<TelemetrySettings>,
     /// `[admin]`, if it listens.
     pub admin: Option<AdminSettings>,
+    /// Name of the file, without its folder; empty without one.
+    pub file: String,
     /// What is odd in the file and still usable.
     pub warnings: Vec<Problem>,
     /// A sentence a variable of a section that is ignored.
@@ -198,6 +200,8 @@ pub struct Problems {
     pub file: String,
     /// In the order of the file.
     pub problems: Vec<Problem>,
+    /// What would be odd in it if it were usable.
+    pub warnings: Vec<Problem>,
 }
 
 impl Problems {
@@ -274,8 +278,13 @@ pub fn parse(file: &str, text: &str, env: Env) -> Result<Config, Problems> {
     } = reader.finish();
     if !problems.is_empty() {
         let file = file.to_owned();
-        return Err(Problems { file, problems });
+        return Err(Problems {
+            file,
+            problems,
+            warnings,
+        });
     }
+    file.clone_into(&mut config.file);
     config.warnings = warnings;
     config.written = written;
     config.from_env = from_env;
@@ -415,7 +424,12 @@ fn node(s: &mut Section) -> Option<(bool, NodeSetting)> {
     let slots = s.number("slots");
     let weight = s.number("weight");
     let enabled = s.switch("enabled").unwrap_or(true);
-    let peer = s.value("peer", &kinds::uuid);
+    let peer = s.spanned("peer", &kinds::uuid);
+    if let (Some((at, _)), None) = (&peer, &models) {
+        let text = "`peer` needs `models` beside it: another proxy is not asked for them";
+        s.reader.complain(*at, text);
+    }
+    let peer = peer.map(|(_, peer)| peer);
     let node = NodeSetting {
         engine: engine?,
         url: url?,

@@ -140,8 +140,9 @@ pub(super) fn gateway(r: &mut Reader, t: &DeTable, taken: &[u16]) -> Gateway {
     let mut s = r.section(table, &keys::GATEWAY, at, "gateway.", None);
     let enabled = s.switch("enabled").unwrap_or(true);
     let port = s.port("port");
-    if let Some((at, port)) = port.filter(|(_, p)| enabled && taken.contains(p)) {
-        let text = format!("port {port} is asked for by an engine already");
+    let (at, wanted) = port.unwrap_or((at, GATEWAY_PORT));
+    if enabled && taken.contains(&wanted) {
+        let text = format!("port {wanted} is asked for by an engine already");
         s.reader.complain(at, text);
     }
     let tls = tls_files(&mut s);

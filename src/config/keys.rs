@@ -153,7 +153,7 @@ pub const TOP: Section = Section {
             "",
             "The only browser origins that are let in; without it the engines' own policy decides.",
         ),
-        live(
+        fixed(
             "allowed_cidrs",
             Shape::Texts,
             "",
@@ -191,38 +191,38 @@ pub const TOP: Section = Section {
         ),
         live("nodes", Shape::Tables(&NODE), "", "Nodes named by hand."),
         live("log", Shape::Table(&LOG), "", "The log."),
-        live(
+        fixed(
             "pool",
             Shape::Table(&POOL),
             "",
             "The pool of nodes that register themselves; with this table it runs.",
         ),
-        live(
+        fixed(
             "gateway",
             Shape::Table(&GATEWAY),
             "",
             "One OpenAI endpoint over everything; with this table, or with [pool], it runs.",
         ),
-        live(
+        fixed(
             "providers",
             Shape::Tables(&PROVIDER),
             "",
             "OpenAI-compatible services that the gateway falls back to.",
         ),
-        live(
+        fixed(
             "virtual_models",
             Shape::Lists,
             "",
             "Names of the gateway that stand for an ordered list of \"target/model\"; a target is \
              a node's id, an engine, `pool` or a provider.",
         ),
-        live(
+        fixed(
             "telemetry",
             Shape::Table(&TELEMETRY),
             "",
             "Traces and metrics over OTLP/HTTP; with this table they are sent.",
         ),
-        live(
+        fixed(
             "admin",
             Shape::Table(&ADMIN),
             "",
@@ -295,7 +295,7 @@ pub const NODE: Section = Section {
             "peer",
             Shape::Text,
             "",
-            "UUID of a cluster member: its facade is dialled over mutual TLS, pinned to it.",
+            "UUID of a cluster member: its facade is dialled over mutual TLS, pinned to it; needs models and --cluster-dir.",
         ),
     ],
 };
@@ -319,7 +319,7 @@ pub const LOG: Section = Section {
     ],
 };
 
-/// `[pool]`.
+/// `[pool]`. The pool is opened with the values of the start, whatever the file says later.
 pub const POOL: Section = Section {
     place: "in [pool]",
     keys: &[
@@ -343,74 +343,74 @@ pub const POOL: Section = Section {
             "memory",
             "\"memory\", or redis://… or rediss://… for a store that several gateways share.",
         ),
-        live(
+        fixed(
             "heartbeat_ttl",
             Shape::Span(SECOND, HOUR),
             "15s",
             "Silence after which a node counts as gone.",
         ),
-        live(
+        fixed(
             "heartbeat_interval",
             Shape::Span(SECOND, HOUR),
             "5s",
             "Time between two heartbeats of a node; below heartbeat_ttl.",
         ),
-        live(
+        fixed(
             "sweep_interval",
             Shape::Span(100, HOUR),
             "5s",
             "Time between two looks for nodes that fell silent.",
         ),
-        live(
+        fixed(
             "retention",
             Shape::Span(MINUTE, 365 * DAY),
             "24h",
             "How long a node that is gone is remembered; above heartbeat_ttl.",
         ),
-        live(
+        fixed(
             "breaker_failures",
             Shape::Number(1, 1000),
             "5",
             "Failures in a row that take a node out.",
         ),
-        live(
+        fixed(
             "breaker_cooldown",
             Shape::Span(SECOND, DAY),
             "30s",
             "Time until such a node gets one trial.",
         ),
-        live(
+        fixed(
             "suspect_temperature",
             Shape::Number(1, 200),
             "88",
             "GPU temperature in °C from which a node is used only if no healthy one is left.",
         ),
-        live(
+        fixed(
             "suspect_utilization",
             Shape::Number(1, 100),
             "98",
             "GPU utilisation in percent from which the same holds.",
         ),
-        live(
+        fixed(
             "lease_ttl",
             Shape::Span(SECOND, HOUR),
             "30s",
             "How long a request's slot outlives its gateway.",
         ),
-        live(
+        fixed(
             "lease_renewal",
             Shape::Span(100, HOUR),
             "10s",
             "Time between two renewals of a slot; below lease_ttl.",
         ),
-        live(
+        fixed(
             "allowed_endpoints",
             Shape::Texts,
             "",
             "Networks in which a node's endpoint must be, whatever its key allows; none = the \
              key alone decides.",
         ),
-        live(
+        fixed(
             "registrations_per_minute",
             Shape::Number(1, 6000),
             "60",

@@ -126,6 +126,8 @@ pub struct Settings {
     pub telemetry: Option<TelemetrySettings>,
     /// The admin listener, if there is one.
     pub admin: Option<AdminSettings>,
+    /// Keys of the top level and the log that a variable set, with its name.
+    pub from_env: Vec<(&'static str, &'static str)>,
     /// For a person: variables that were ignored and what is odd in the file, and why.
     pub warnings: Vec<String>,
 }
@@ -180,7 +182,11 @@ pub fn load_brokered(flags: &Flags, env: Env) -> Result<Settings, SettingsError>
     .map_err(|flags| SettingsError { flags, file: None })
 }
 
-fn read(flags: &Flags, env: Env) -> Result<Config, FileError> {
+/// The file alone, with the lines of its keys: what [`load`] would read.
+///
+/// # Errors
+/// It is named and not there, unreadable or invalid.
+pub fn read(flags: &Flags, env: Env) -> Result<Config, FileError> {
     match (&flags.config, paths::config_file(env)) {
         (Some(named), _) => file::load(named, true, env),
         (None, Some(default)) => file::load(&default, false, env),
@@ -193,18 +199,19 @@ pub fn resolve(flags: &Flags, config: &Config, env: Env) -> Result<Settings, Vec
     let mut errors = Vec::new();
     let mut v = Variables {
         env,
+        used: Vec::new(),
         warnings: Vec::new(),
     };
-    let timeout = v.one(HEADER_TIMEOUT_VARIABLE, |t| {
+    let timeout = v.one("response_header_timeout", HEADER_TIMEOUT_VARIABLE, |t| {
         parse_duration(t).map_err(|e| e.to_string())
     });
     let timeout = timeout.or(config.response_header_timeout);
     let timeout = flags
         .response_header_timeout
         .or(timeout.map(Cap::from_setting));
-    let level = v.one(LOG_LEVEL_VARIABLE, |t| pick(&file::LEVELS, t));
-    let hosts = v.list(HOSTS_VARIABLE, kinds::host_name);
-    let origins = v.list(ORIGINS_VARIABLE, kinds::origin_name);
+    let level = v.one("log.level", LOG_LEVEL_VARIABLE, |t| pick(&file::LEVELS, t));
+    let hosts = v.list("allowed_hosts", HOSTS_VARIABLE, kinds::host_name);
+    let origins = v.list("allowed_origins", ORIGINS_VARIABLE, kinds::origin_name);
     let mut settings = Settings {
         engines: engines(&mut errors, flags, config),
         nodes: nodes(flags, config),
@@ -236,12 +243,13 @@ pub fn resolve(flags: &Flags, config: &Config, env: Env) -> Result<Settings, Vec
         pool: config.pool.clone(),
         telemetry: config.telemetry.clone(),
         admin: config.admin,
+        from_env: v.used,
         warnings: v.warnings,
     };
     settings.warnings.extend(config.variables.iter().cloned());
     settings
         .warnings
-        .extend(file::placed("config.toml", &config.warnings));
+        .extend(file::placed(&config.file, &config.warnings));
     if errors.is_empty() {
         Ok(settings)
     } else {
@@ -354,6 +362,8 @@ fn host_variables(env: Env) -> Vec<(EngineId, SocketAddr)> {
 /// Reads variables and keeps a warning for each that is ignored.
 struct Variables<'e> {
     env: Env<'e>,
+    /// The keys that were set, each with its variable.
+    used: Vec<(&'static str, &'static str)>,
     warnings: Vec<String>,
 }
 
@@ -368,19 +378,34 @@ impl Variables<'_> {
         .ok()
     }
 
-    fn one<T>(&mut self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Option<T> {
+    fn one<T>(
+        &mut self,
+        key: &'static str,
+        name: &'static str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<T> {
         let text = self.text(name)?;
-        let warn = |e| self.warnings.push(format!("{name} is ignored: {e}"));
-        parse(text.trim()).map_err(warn).ok()
+        match parse(text.trim()) {
+            Ok(value) => {
+                self.used.push((key, name));
+                Some(value)
+            },
+            Err(e) => {
+                self.warnings.push(format!("{name} is ignored: {e}"));
+                None
+            },
+        }
     }
 
     /// A list between commas. A bad entry is left out: both lists only ever admit.
     fn list(
         &mut self,
-        name: &str,
+        key: &'static str,
+        name: &'static str,
         parse: impl Fn(&str) -> Result<String, String>,
     ) -> Option<Vec<String>> {
         let text = self.text(name)?;
+        self.used.push((key, name));
         let mut read = Vec::new();
         for entry in text.split(',').map(str::trim).filter(|e| !e.is_empty()) {
             match parse(entry) {

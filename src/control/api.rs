@@ -12,9 +12,9 @@ use crate::rules::engine::EngineId;
 use crate::rules::ids::{JobId, NodeId};
 use crate::wire::broker::WorkloadState;
 use crate::wire::control::{
-    Added, DaemonInfo, Done, EnabledPort, LevelSet, ModelList, NodeAdded, NodeGone, NodeList,
-    PortSet, RankParam, Ranked, Removed, RouteExplained, Selected, Status, WorkloadChange,
-    WorkloadList,
+    Added, ConfigReloaded, DaemonInfo, Done, EnabledPort, LevelSet, ModelList, NodeAdded, NodeGone,
+    NodeList, PortSet, RankParam, Ranked, Removed, RouteExplained, Selected, Status,
+    WorkloadChange, WorkloadList,
 };
 use crate::wire::replay::{
     Arrival, ExportPart, ReplayAdded, ReplayCancelled, ReplayStarted, ReplayUpdate, Source, Speed,
@@ -209,6 +209,10 @@ pub trait ControlApi {
     /// Changes the log's threshold.
     #[method(name = "log/set-level", param_kind = map)]
     async fn log_set_level(&self, level: String) -> RpcResult<LevelSet>;
+
+    /// Reads the configuration again and applies it as a whole, or says why not and changes nothing.
+    #[method(name = "config/reload", param_kind = map)]
+    async fn config_reload(&self) -> RpcResult<ConfigReloaded>;
 
     /// Stops the daemon, after the answer.
     #[method(name = "shutdown", param_kind = map)]

@@ -117,6 +117,7 @@ const METHODS: &[Method] = &[
     ),
     Method("pool/keys/list", Scope::Plain, &[]),
     Method("pool/keys/revoke", Scope::Plain, &["name"]),
+    Method("config/reload", Scope::Plain, &[]),
     Method("shutdown", Scope::Process, &[]),
 ];
 

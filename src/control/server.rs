@@ -21,9 +21,9 @@ use crate::state::query::Queries;
 use crate::state::replays::{Parts, Replays};
 use crate::wire::broker::{NodeRecord, WorkloadState};
 use crate::wire::control::{
-    Added, DaemonInfo, Done, EnabledPort, LevelSet, ModelList, NodeAdded, NodeGone, NodeList,
-    PortSet, RankParam, Ranked, Removed, RouteExplained, SCHEMA_VERSION, Selected, Status,
-    WorkloadFilter, WorkloadList,
+    Added, ConfigReloaded, DaemonInfo, Done, EnabledPort, LevelSet, ModelList, NodeAdded, NodeGone,
+    NodeList, PortSet, RankParam, Ranked, Removed, RouteExplained, SCHEMA_VERSION, Selected,
+    Status, WorkloadFilter, WorkloadList,
 };
 use crate::wire::jsonrpc::CommandError;
 use crate::wire::replay::{
@@ -393,6 +393,10 @@ impl ControlApiServer for Handlers {
         Ok(LevelSet {
             level: level.as_str().to_owned(),
         })
+    }
+
+    async fn config_reload(&self) -> RpcResult<ConfigReloaded> {
+        self.commands.call(Command::Reload).await.map_err(refused)
     }
 
     async fn shutdown(&self) -> RpcResult<()> {

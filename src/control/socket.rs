@@ -325,9 +325,16 @@ pub(super) mod tests {
                     seen.push(format!("{s:?}"));
                     r.answer(Ok(s.nodes.len()));
                 },
-                Command::AddManual(..) | Command::RemoveManual(..) | Command::Discovery(..) => {
-                    panic!("not a call of this socket")
+                Command::Reload(r) => {
+                    seen.push("reload".into());
+                    r.answer(Err(CommandError::refused("not now")));
                 },
+                Command::AddManual(..)
+                | Command::RemoveManual(..)
+                | Command::Discovery(..)
+                | Command::Apply(..)
+                | Command::Move(..)
+                | Command::Disable(..) => panic!("not a call of this socket"),
                 Command::SetLogLevel(level, r) => {
                     assert_eq!(level, LogLevel::Warn);
                     // A dropped responder is a handler that panicked.

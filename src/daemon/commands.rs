@@ -20,7 +20,8 @@ use crate::rules::engine::EngineId;
 use crate::rules::ids::NodeId;
 use crate::rules::port;
 use crate::state::command::{
-    Command, CommandQueue, Enable, Enabled, LocalBackend, ManualNode, PrioritySnapshot, Responder,
+    Apply, Command, CommandQueue, Enable, Enabled, LocalBackend, ManualNode, PrioritySnapshot,
+    Responder,
 };
 use crate::state::discovery::{announced, manual, project};
 use crate::state::events::Notice;
@@ -29,7 +30,7 @@ use crate::state::named::{Desk, NewNode, NodeAsk};
 use crate::store::ports::Ports;
 use crate::telemetry::logging::LogHandle;
 use crate::wire::broker::{DirectoryNode, NodeRecord};
-use crate::wire::control::{NodeAdded, NodeState, PortSet, SCHEMA_VERSION};
+use crate::wire::control::{ConfigReloaded, NodeAdded, NodeState, PortSet, SCHEMA_VERSION};
 use crate::wire::jsonrpc::{CommandError, ErrorCode};
 
 use super::shutdown::Stop;
@@ -44,6 +45,7 @@ pub struct Executor {
     log: LogHandle,
     version: String,
     stop: Stop,
+    reloads: mpsc::UnboundedSender<Responder<ConfigReloaded>>,
     listening: HashMap<EngineId, Listening>,
     openings: u64,
     /// Nodes told before their facade listens: only a standalone driver may, so that its very first
@@ -67,6 +69,7 @@ impl Executor {
         log: LogHandle,
         version: String,
         stop: Stop,
+        reloads: mpsc::UnboundedSender<Responder<ConfigReloaded>>,
     ) -> Self {
         Self {
             context,
@@ -76,6 +79,7 @@ impl Executor {
             log,
             version,
             stop,
+            reloads,
             listening: HashMap::new(),
             openings: 0,
             early: early.then(HashMap::new),
@@ -126,6 +130,16 @@ impl Executor {
                 self.log.set(level);
                 r.answer(Ok(level));
             },
+            Command::Apply(values, r) => {
+                self.apply(*values);
+                r.answer(Ok(()));
+            },
+            Command::Move(wanted, r) => {
+                let moved = self.move_as_enabled(wanted).await;
+                r.answer(moved);
+            },
+            Command::Disable(engine, r) => r.answer(self.disable(engine)),
+            Command::Reload(r) => self.reload(r),
             Command::Shutdown(r) => {
                 r.answer(Ok(()));
                 self.stop.now();
@@ -275,6 +289,72 @@ impl Executor {
             version: self.version.clone(),
             port,
         })
+    }
+
+    fn apply(&self, values: Apply) {
+        let shared = &self.context.shared;
+        shared.settings.swap(values.requests);
+        if let Some(policy) = values.policy {
+            shared.scheduler.set_policy(policy);
+        }
+        if let Some(level) = values.log_level {
+            self.log.set(level);
+        }
+    }
+
+    /// Moves a facade to where it would be opened now. The new port is bound first, so that a lost
+    /// bind changes nothing.
+    async fn move_as_enabled(&mut self, wanted: Enable) -> Result<Enabled, CommandError> {
+        let engine = wanted.engine;
+        let request = port::request(wanted.port).map_err(CommandError::refused)?;
+        let ports = self.ports.clone();
+        let saved = blocking(move || ports.load(engine)).await?;
+        let (port, rule) = port::decide(engine, request, saved, wanted.ignore_persisted_port);
+        let up = self.listening.get_mut(&engine);
+        let up = up.ok_or_else(|| CommandError::no_facade(engine.as_str()))?;
+        let moved = Enabled {
+            port,
+            rule,
+            already: up.facade().state.port() == port,
+        };
+        if !moved.already {
+            let sockets = listen::bind(self.scope, port).map_err(|e| {
+                let text = format!("cannot listen on port {port}: {e}");
+                CommandError::new(ErrorCode::BindFailed, text)
+            })?;
+            up.facade().state.set_port(port);
+            up.move_to(sockets, &self.died.0);
+            tracing::info!(%engine, port, "facade moved");
+            self.emit(Notice::Ready(engine, port));
+        }
+        Ok(moved)
+    }
+
+    /// Closes a facade's listeners. Its state is kept for another `Enable`: requests under way need
+    /// it, and their numbers must not come again.
+    fn disable(&mut self, engine: EngineId) -> Result<bool, CommandError> {
+        let Some(early) = &mut self.early else {
+            return Err(CommandError::refused(
+                "a broker's facade cannot be turned off",
+            ));
+        };
+        let Some(up) = self.listening.remove(&engine) else {
+            return Ok(false);
+        };
+        let state = up.facade().state.clone();
+        state.retire();
+        self.context.shared.withdraw(engine);
+        early.insert(engine, state);
+        tracing::info!(%engine, "facade turned off");
+        Ok(true)
+    }
+
+    /// Hands the question on: reloading sends commands, so that this task cannot wait for it.
+    fn reload(&self, r: Responder<ConfigReloaded>) {
+        if let Err(refused) = self.reloads.send(r) {
+            let text = "the configuration cannot be read again now: the daemon starts or ends";
+            refused.0.answer(Err(CommandError::refused(text)));
+        }
     }
 
     fn select(&self, engine: EngineId, node: Option<NodeId>, r: Responder<()>) {
@@ -600,6 +680,7 @@ mod tests {
             log,
             "1".into(),
             stop,
+            mpsc::unbounded_channel().0,
         );
         let died = executor.died.0.clone();
         let (commands, queue) = Commands::queue(8);

@@ -8,6 +8,7 @@ mod heartbeat;
 mod journal;
 mod pool;
 pub mod registry;
+mod reload;
 mod shutdown;
 mod supervisor;
 mod surroundings;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::config::pool::PoolSettings;
+use crate::config::settings::{Flags, Settings};
 use crate::control::socket::{ControlSocket, SocketError};
 use crate::demo;
 use crate::director;
@@ -29,6 +31,7 @@ use crate::net::tls::Cluster;
 use crate::net::upstream::Upstreams;
 use crate::replay::{self, Recordings};
 use crate::rules::ids::RunId;
+use crate::rules::log_level::LogLevel;
 use crate::rules::places::Limits;
 use crate::rules::policy::Policy;
 use crate::state::activity::Activity;
@@ -59,10 +62,10 @@ pub enum Driver {
     Stdio,
     /// A parent that listens on this endpoint.
     Ipc(String),
-    /// The director, with these settings.
-    Standalone(Box<crate::config::settings::Settings>),
+    /// The director.
+    Standalone,
     /// The director, over sample engines.
-    Demo(Box<crate::config::settings::Settings>),
+    Demo,
 }
 
 /// How a daemon is started.
@@ -71,8 +74,12 @@ pub struct Options {
     pub version: String,
     /// Its driver.
     pub driver: Driver,
-    /// Limits and door rules.
-    pub requests: RequestSettings,
+    /// What flags, environment and file say.
+    pub settings: Arc<Settings>,
+    /// The flags among them, for when the file is read again.
+    pub flags: Flags,
+    /// The log's threshold where nobody says one.
+    pub default_level: LogLevel,
     /// Path of the control socket; `None` = none.
     pub socket: Option<PathBuf>,
     /// Folder of the port files; `None` = none is known. A demonstration saves none and restores
@@ -85,8 +92,6 @@ pub struct Options {
     pub state_dir: Option<PathBuf>,
     /// The log's switch.
     pub log: LogHandle,
-    /// How long a standalone daemon drains at SIGTERM.
-    pub drain: Duration,
     /// The node pool, if it runs.
     pub pool: Option<PoolSettings>,
     /// The service manager that is told of start, life and end.
@@ -145,18 +150,20 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
     let begun = std::time::Instant::now();
     // From here on a signal ends the daemon orderly, also while it still starts.
     let signals = shutdown::Signals::listen();
+    let hangup = reload::Hangup::listen();
     let descriptors = crate::net::descriptors::raise();
     tracing::debug!(limit = ?descriptors.limit, before = ?descriptors.before, "open descriptors");
     let Options {
         version,
         driver,
-        requests,
+        settings,
+        flags,
+        default_level,
         socket,
         ports_dir,
         cluster_dir,
         state_dir,
         log,
-        drain,
         pool,
         manager,
     } = options;
@@ -165,7 +172,11 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
     let control = bind_control(socket.as_deref(), brokered)?;
     // Two daemons must not write the same files; the socket's lock is what only one can hold.
     let holds_lock = control.is_some();
-    let policy = policy(&driver);
+    let policy = if brokered {
+        Policy::Listed
+    } else {
+        settings.policy
+    };
     let info = info(
         version.clone(),
         &driver,
@@ -174,11 +185,11 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
     let events = Arc::<Events>::default();
     let shared = Arc::new(Shared::new(
         info,
-        requests,
+        RequestSettings::from(&*settings),
         events.clone(),
         Scheduler::new(policy),
     ));
-    let may_keep = holds_lock && !matches!(driver, Driver::Demo(_));
+    let may_keep = holds_lock && !matches!(driver, Driver::Demo);
     let state_dir = state_dir.filter(|_| may_keep);
     // Under a broker its list is what there is, and nobody probes.
     let named = (!brokered).then(|| open_book(state_dir.as_deref()));
@@ -209,10 +220,11 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
     let queries: Arc<dyn Queries> = shared.clone();
     let (scope, surroundings) = reach(&context, brokered || in_cluster);
     let ports = match &driver {
-        Driver::Demo(_) => Ports::Unsaved,
+        Driver::Demo => Ports::Unsaved,
         _ => Ports::in_folder(ports_dir),
     };
     let stop = shutdown::Stop::default();
+    let (reloads, asked) = tokio::sync::mpsc::unbounded_channel();
     let executor = Executor::new(
         context.clone(),
         surroundings,
@@ -223,6 +235,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         log,
         version.clone(),
         stop.clone(),
+        reloads,
     );
 
     let link = match &driver {
@@ -267,23 +280,35 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         link: None,
         director: None,
         fleet: None,
-        drain: if brokered { Duration::ZERO } else { drain },
+        reloader: None,
+        drain: None,
+    };
+    // Whoever follows the settings subscribes to it.
+    let in_force = tokio::sync::watch::Sender::new(settings.clone());
+    parts.drain = (!brokered).then(|| in_force.subscribe());
+    let mut reloader = reload::Reloader {
+        flags,
+        settings: in_force,
+        default_level,
+        commands: commands.clone(),
+        director: None,
+        stop: stop.clone(),
     };
     match driver {
         Driver::Stdio | Driver::Ipc(_) => {
             parts.link = link.map(|l| l.start(commands, queries, &stop));
         },
-        Driver::Standalone(settings) => {
+        Driver::Standalone => {
             let asks = asks.unwrap_or_else(|| Asks::open(Book::unsaved()).1);
             let options = director::Options::standard(&settings, jitter(), asks);
             let started = director::start(&settings, &machine, commands, queries, options).await?;
-            parts.joined(started, begun, opened);
+            reloader.director = Some(parts.joined(started, begun, opened));
         },
-        Driver::Demo(settings) => {
+        Driver::Demo => {
             let fleet = demo::start_fleet()
                 .await
                 .map_err(|e| StartError::Demo(e.to_string()))?;
-            let settings = with_fleet(*settings, &fleet);
+            let settings = with_fleet((*settings).clone(), &fleet);
             let asks = asks.unwrap_or_else(|| Asks::open(Book::unsaved()).1);
             let options = director::Options {
                 places: Vec::new(),
@@ -291,9 +316,11 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
             };
             let started = director::start(&settings, &machine, commands, queries, options).await?;
             parts.fleet = Some(fleet);
-            parts.joined(started, begun, opened);
+            // The samples are its nodes, whatever a file says.
+            drop(parts.joined(started, begun, opened));
         },
     }
+    parts.reloader = Some(reloader.start(hangup, asked));
     manager.ready(&heartbeat::summary(&context, Phase::Running));
     heartbeat::start(manager, context, parts.executor.abort_handle());
     let ended = parts.until_stopped(stop, signals).await;
@@ -344,13 +371,6 @@ fn bind_control(
     }
 }
 
-fn policy(driver: &Driver) -> Policy {
-    match driver {
-        Driver::Stdio | Driver::Ipc(_) => Policy::Listed,
-        Driver::Standalone(s) | Driver::Demo(s) => s.policy,
-    }
-}
-
 fn info(version: String, driver: &Driver, socket: Option<PathBuf>) -> DaemonInfo {
     let unix = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -360,8 +380,8 @@ fn info(version: String, driver: &Driver, socket: Option<PathBuf>) -> DaemonInfo
         pid: std::process::id(),
         mode: match driver {
             Driver::Stdio | Driver::Ipc(_) => Mode::Broker,
-            Driver::Standalone(_) => Mode::Standalone,
-            Driver::Demo(_) => Mode::Demo,
+            Driver::Standalone => Mode::Standalone,
+            Driver::Demo => Mode::Demo,
         },
         run_id: run_id(unix),
         started_at: unix.as_millis() as u64,
@@ -392,10 +412,7 @@ fn machine_name() -> String {
 }
 
 /// The sample engines as named nodes.
-fn with_fleet(
-    mut settings: crate::config::settings::Settings,
-    fleet: &demo::Fleet,
-) -> crate::config::settings::Settings {
+fn with_fleet(mut settings: Settings, fleet: &demo::Fleet) -> Settings {
     use crate::config::file::NodeSetting;
     use crate::config::node_url::NodeUrl;
     settings.nodes = fleet

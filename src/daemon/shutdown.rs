@@ -9,16 +9,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use crate::broker::link;
 use crate::broker::outbox::Outbox;
 use crate::broker::transport::{self, Parent, Transport};
+use crate::config::settings::Settings;
 use crate::control::socket::ControlServer;
 use crate::demo::Fleet;
-use crate::director::Started;
+use crate::director::{Changes, Started};
 use crate::facade::Context;
 use crate::state::command::Commands;
 use crate::state::events::Events;
@@ -148,8 +149,11 @@ pub struct Parts {
     pub director: Option<JoinHandle<()>>,
     /// Sample engines.
     pub fleet: Option<Fleet>,
-    /// How long requests may go on after the stop.
-    pub drain: Duration,
+    /// Reads the configuration again.
+    pub reloader: Option<JoinHandle<()>>,
+    /// How long requests may go on after the stop: `drain_timeout` as it is then; `None` = not at
+    /// all.
+    pub drain: Option<watch::Receiver<Arc<Settings>>>,
     /// Told when the end begins.
     pub manager: Manager,
 }
@@ -161,11 +165,12 @@ impl Parts {
         started: Started,
         begun: std::time::Instant,
         opened: impl FnOnce(Opened),
-    ) {
+    ) -> Changes {
         let Started {
             rows,
             warnings,
             probe_now,
+            changes,
             task,
         } = started;
         self.director = Some(task);
@@ -179,6 +184,7 @@ impl Parts {
             socket,
             took: begun.elapsed(),
         });
+        changes
     }
 
     /// Waits until somebody stops the daemon, then ends its parts in order.
@@ -187,10 +193,15 @@ impl Parts {
             () = stop.asked() => {},
             name = signals.next() => tracing::info!(signal = name, "shutting down"),
         }
+        if let Some(task) = self.reloader.take() {
+            task.abort();
+        }
+        let limit = self.drain.take().map(|s| s.borrow().drain_timeout);
+        let limit = limit.unwrap_or_default();
         let status = heartbeat::summary(&self.context, Phase::Draining);
-        self.manager.stopping(&status, self.drain + CUT_TIME);
-        if !self.drain.is_zero() {
-            self.drain(&stop, &mut signals).await;
+        self.manager.stopping(&status, limit + CUT_TIME);
+        if !limit.is_zero() {
+            self.drain(limit, &stop, &mut signals).await;
         }
         self.cut().await;
         Ended::Orderly
@@ -198,21 +209,20 @@ impl Parts {
 
     /// No new requests; those under way go on, until all are done, the time is over, or somebody
     /// asks again.
-    async fn drain(&mut self, stop: &Stop, signals: &mut Signals) {
+    async fn drain(&mut self, limit: Duration, stop: &Stop, signals: &mut Signals) {
         self.close_facades();
         self.context.lifetime.advance(Phase::Draining);
         let under_way = self.in_flight();
         if under_way == 0 {
             return;
         }
-        let limit = self.drain.as_secs();
         tracing::info!(
             requests = under_way,
-            limit_s = limit,
+            limit_s = limit.as_secs(),
             "waiting for requests; a second signal ends them"
         );
         tokio::select! {
-            ended = timeout(self.drain, self.idle()) => {
+            ended = timeout(limit, self.idle()) => {
                 if ended.is_err() {
                     tracing::warn!(requests = self.in_flight(), "drain_timeout is over");
                 }

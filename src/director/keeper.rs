@@ -1,12 +1,14 @@
 //! Keeps the nodes: probes each in its own time and tells the daemon what changed.
 //!
 //! Owns: the schedule, the nodes with their standing, and what the daemon was told last.
-//! Leaves to others: one probe (`probe`), the rules (`plan`, `standing`), ranking (the daemon),
-//! nodes that come and go by name (`named`).
+//! Leaves to others: one probe (`probe`), the rules (`plan`, `standing`), ranking (the daemon), who is
+//! kept (`members`, for people by `named`, for the file by `changing`).
 //!
 //! Probes run beside each other, each bounded and never two of one node: an engine that hangs
 //! delays nobody's news but its own.
 
+mod changing;
+mod members;
 mod named;
 
 use std::collections::HashMap;
@@ -24,11 +26,10 @@ use super::probe::{self, Target};
 use super::standing::{Miss, Reading, Standing};
 use crate::config::file::NodeSetting;
 use crate::net::fetch::Limits;
-use crate::rules::addresses::is_loopback_host;
 use crate::rules::engine::EngineId;
 use crate::rules::ids::NodeId;
 use crate::state::command::{Command, Commands};
-use crate::state::named::Asks;
+use crate::state::named::{Asks, NodeAsk};
 use crate::state::query::Queries;
 use crate::wire::control::FacadeStatus;
 use crate::wire::jsonrpc::ErrorCode;
@@ -88,6 +89,24 @@ struct Scout {
     turn: Turn,
 }
 
+impl Scout {
+    /// What it found counts no more.
+    fn look_again(&mut self) {
+        (self.looked, self.found) = (false, false);
+        (self.turn.active, self.turn.due) = (true, Instant::now());
+    }
+}
+
+/// What the keeper met.
+pub enum News {
+    /// A probe of this node ended.
+    Probed(usize),
+    /// Somebody asks for something.
+    Asked(NodeAsk),
+    /// Nothing that anybody else has to know.
+    Nothing,
+}
+
 #[derive(Clone, Copy)]
 enum Subject {
     Node(usize),
@@ -116,6 +135,12 @@ pub struct Keeper {
     /// Whether the first round still runs: then ports of one engine are taken in their order,
     /// whichever answers first.
     in_order: bool,
+    /// Where engines of this machine are looked for, once they have a facade.
+    places: Vec<Place>,
+    /// Engines without a facade: their nodes rest.
+    off: Vec<EngineId>,
+    /// What facades that are off still hold; taken from them before they open again.
+    stale: Vec<(EngineId, NodeId)>,
 }
 
 impl Keeper {
@@ -142,6 +167,9 @@ impl Keeper {
             pokes,
             asks,
             in_order: true,
+            places: places.to_vec(),
+            off: Vec::new(),
+            stale: Vec::new(),
         };
         for node in named {
             keeper.name(node, Origin::Configured);
@@ -171,29 +199,6 @@ impl Keeper {
         }
         self.in_order = false;
         self.adopt();
-    }
-
-    /// Forgets the nodes of engines that have no facade.
-    pub async fn keep_only(&mut self, engines: &[EngineId]) {
-        for scout in &mut self.scouts {
-            scout.turn.active &= engines.contains(&scout.place.engine);
-        }
-        for node in self
-            .nodes
-            .iter_mut()
-            .filter(|n| !engines.contains(&n.target.engine))
-        {
-            node.turn.active = false;
-            if node.told.take().is_some() {
-                let (engine, id) = (node.target.engine, node.id.clone());
-                // Refused where no facade was ever known: then there is nothing to forget.
-                drop(
-                    self.commands
-                        .call(|r| Command::RemoveManual(engine, id, r))
-                        .await,
-                );
-            }
-        }
     }
 
     /// Tells the daemon everything that it was not told yet.
@@ -240,29 +245,28 @@ impl Keeper {
         self.active().filter_map(line).collect()
     }
 
-    /// Probes for ever.
-    pub async fn run(mut self) {
-        loop {
-            self.adopt();
-            self.start_due();
-            let next = self.next_due();
-            let ended = tokio::select! {
-                Some(ended) = self.running.join_next_with_id() => Some(ended),
-                Some((engine, id)) = self.pokes.recv() => {
-                    self.hurry(engine, &id);
-                    None
-                }
-                Some(ask) = self.asks.queue.recv() => {
-                    self.carry_out(ask).await;
-                    None
-                }
-                () = sleep_until(next) => None,
-            };
-            if let Some(node) = ended.and_then(|e| self.finish(e)) {
-                self.tell(node).await;
-                self.nodes[node].report(self.asks.book.is_saved());
+    /// Probes until one ends, somebody asks, or something else is due. Dropped in between, nothing is
+    /// lost.
+    pub async fn next(&mut self) -> News {
+        self.adopt();
+        self.start_due();
+        let next = self.next_due();
+        let ended = tokio::select! {
+            Some(ended) = self.running.join_next_with_id() => ended,
+            Some((engine, id)) = self.pokes.recv() => {
+                self.hurry(engine, &id);
+                return News::Nothing;
             }
-        }
+            Some(ask) = self.asks.queue.recv() => return News::Asked(ask),
+            () = sleep_until(next) => return News::Nothing,
+        };
+        self.finish(ended).map_or(News::Nothing, News::Probed)
+    }
+
+    /// Tells everybody who wants to know how a node stands.
+    pub async fn announce(&mut self, i: usize) {
+        self.tell(i).await;
+        self.nodes[i].report(self.asks.book.is_saved());
     }
 
     fn active(&self) -> impl Iterator<Item = &Kept> {
@@ -271,68 +275,6 @@ impl Keeper {
 
     fn is_here(&self, node: &Kept) -> bool {
         plan::is_this_machine(&node.target.host, self.names.host_name())
-    }
-
-    fn knows(&self, place: Place) -> bool {
-        self.active().any(|n| self.is_there(n, place))
-    }
-
-    /// Whether a node is the engine at a place where engines of this machine are looked for.
-    fn is_there(&self, node: &Kept, place: Place) -> bool {
-        let t = &node.target;
-        t.engine == place.engine
-            && t.port == place.port
-            && plan::is_place(&t.host, self.names.host_name())
-    }
-
-    fn watch(&mut self, place: Place) {
-        self.scouts.push(Scout {
-            place,
-            looked: false,
-            found: false,
-            turn: Turn::now(),
-        });
-    }
-
-    fn name(&mut self, node: &NodeSetting, origin: Origin) -> usize {
-        let (engine, url) = (node.engine, &node.url);
-        let id = self.names.take(
-            engine,
-            node.name.as_deref(),
-            &url.host,
-            url.port,
-            &url.prefix,
-        );
-        let mut kept = Kept::new(id, Target::of(node));
-        self.describe(&mut kept, node, origin);
-        // A node that left has a place that nothing refers to any more.
-        let free = |n: &Kept| !n.turn.active && !n.turn.in_flight;
-        match self.nodes.iter().position(free) {
-            Some(i) => {
-                self.nodes[i] = kept;
-                i
-            },
-            None => {
-                self.nodes.push(kept);
-                self.nodes.len() - 1
-            },
-        }
-    }
-
-    /// Gives a node what was said of it.
-    fn describe(&self, kept: &mut Kept, node: &NodeSetting, origin: Origin) {
-        kept.target = Target::of(node);
-        kept.models.clone_from(&node.models);
-        kept.slots = node.slots;
-        kept.weight = node.weight.unwrap_or(0);
-        kept.origin = origin;
-        // Peers and clients of this machine's engine speak to its origin, so no prefix.
-        let local = is_loopback_host(&node.url.host)
-            && node.url.prefix.is_empty()
-            && !self
-                .active()
-                .any(|n| n.local && n.target.engine == node.engine);
-        kept.local |= local;
     }
 
     /// Makes nodes of the engines that were found.
@@ -362,7 +304,7 @@ impl Keeper {
         let local = self
             .nodes
             .iter()
-            .position(|n| n.turn.active && n.local && n.target.engine == engine);
+            .position(|n| !n.gone && n.local && n.target.engine == engine);
         if let Some(i) = local.filter(|i| self.nodes[*i].has_left()) {
             let node = &mut self.nodes[i];
             // This machine's engine came back on another port: one engine, not two.
@@ -388,7 +330,7 @@ impl Keeper {
         tracing::info!(%engine, node = %id, port = place.port, "found an engine on this machine");
         let mut kept = Kept::new(id, target);
         (kept.local, kept.origin) = (local.is_none(), Origin::Found);
-        self.nodes.push(kept);
+        self.keep(kept);
     }
 
     fn start_due(&mut self) {
@@ -397,7 +339,7 @@ impl Keeper {
             .nodes
             .iter_mut()
             .enumerate()
-            .filter(|(_, n)| n.turn.is_due(now))
+            .filter(|(_, n)| n.is_due(now))
         {
             node.turn.begin(now);
             let (target, limits) = (node.target.clone(), self.timing.limits);
@@ -466,7 +408,8 @@ impl Keeper {
     }
 
     fn next_due(&self) -> Instant {
-        let nodes = self.nodes.iter().map(|n| &n.turn);
+        let asked = self.nodes.iter().filter(|n| n.peer.is_none());
+        let nodes = asked.map(|n| &n.turn);
         let turns = nodes.chain(self.scouts.iter().map(|s| &s.turn));
         let waiting = turns.filter(|t| t.active && !t.in_flight).map(|t| t.due);
         waiting

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::probe::Target;
 use super::standing::{Miss, Reading, Standing};
+use crate::config::file::NodeSetting;
 use crate::config::node_url::NodeUrl;
 use crate::rules::addresses::authority;
 use crate::rules::discovery::Extra;
@@ -92,6 +93,10 @@ pub struct Kept {
     pub addresses: Vec<String>,
     /// Whoever waits for its first probe since it was added, and whether it replaced one.
     pub waiting: Vec<(bool, Responder<NodeAdded>)>,
+    /// Another proxy of the cluster, which cannot be asked in plain text: its models are configured.
+    pub peer: Option<String>,
+    /// Taken out: its place in the list may be used again.
+    pub gone: bool,
     /// Whether the probe under way asks something that is no longer meant.
     pub outdated: bool,
     /// What its probes told.
@@ -118,12 +123,50 @@ impl Kept {
             host: String::new(),
             addresses: Vec::new(),
             waiting: Vec::new(),
+            peer: None,
+            gone: false,
             outdated: false,
             standing: Standing::default(),
             turn: Turn::now(),
             told: None,
             told_local: None,
         }
+    }
+
+    /// Makes it what was said of it, and asks it soon. `local`: it is this machine's engine.
+    pub fn describe(&mut self, node: &NodeSetting, origin: Origin, local: bool) {
+        self.target = Target::of(node);
+        self.models.clone_from(&node.models);
+        self.slots = node.slots;
+        self.weight = node.weight.unwrap_or(0);
+        self.peer.clone_from(&node.peer);
+        self.host.clear();
+        self.addresses.clear();
+        (self.origin, self.local) = (origin, local);
+        self.outdated = self.turn.in_flight;
+        self.turn.due = Instant::now();
+    }
+
+    /// Is asked no more until it is woken; says whether the daemon was told of it.
+    pub fn rest(&mut self) -> bool {
+        (self.turn.active, self.told_local) = (false, None);
+        self.told.take().is_some()
+    }
+
+    /// Is asked at once, and told anew.
+    pub fn wake(&mut self) {
+        (self.told, self.told_local) = (None, None);
+        (self.turn.active, self.turn.due) = (true, Instant::now());
+    }
+
+    /// Whether its place in the list is free.
+    pub fn is_free(&self) -> bool {
+        self.gone && !self.turn.in_flight
+    }
+
+    /// Whether to ask it now. A peer answers no plain text.
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.peer.is_none() && self.turn.is_due(now)
     }
 
     /// Whether nobody named it.
@@ -244,6 +287,7 @@ impl Kept {
             local: self.local,
             found: self.is_found(),
             pool: None,
+            peer: self.peer.clone(),
         };
         ManualNode { record, extra }
     }

@@ -35,11 +35,11 @@ pub struct Place {
     pub port: u16,
 }
 
-/// Where the engines of these settings are looked for, in the order in which they count: the port
-/// of the engine's own variable, its stock port, the port it is moved to.
+/// Where every engine would be looked for if it had a facade, in the order in which they count: the
+/// port of the engine's own variable, its stock port, the port it is moved to.
 pub fn places(settings: &Settings) -> Vec<Place> {
     let mut places: Vec<Place> = Vec::new();
-    for engine in settings.engines.iter().map(|e| e.engine) {
+    for engine in EngineId::all() {
         let variable = settings.host_variables.iter().filter(|(e, _)| *e == engine);
         let variable = variable.map(|(_, a)| a.port());
         let table = [engine.spec().facade_port, engine.spec().moved_port];
@@ -94,10 +94,9 @@ mod tests {
     #[test]
     fn engines_are_looked_for_at_their_variable_then_stock_then_moved() {
         let env = |name: &str| (name == "OLLAMA_HOST").then(|| "127.0.0.1:11500".into());
+        // One that is off may be turned on.
         let flags = Flags {
-            engines: ["ollama", "llamacpp"]
-                .map(|e| (EngineId::parse(e).unwrap(), None))
-                .to_vec(),
+            engines: vec![(EngineId::parse("ollama").unwrap(), None)],
             ..Flags::default()
         };
         let settings = resolve(&flags, &Config::default(), &env).unwrap();
@@ -109,6 +108,8 @@ mod tests {
             ("ollama", 11500),
             ("ollama", 11434),
             ("ollama", 11435),
+            ("lmstudio", 1234),
+            ("lmstudio", 1235),
             ("llamacpp", 8080),
             ("llamacpp", 8081),
         ];

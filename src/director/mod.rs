@@ -4,6 +4,7 @@
 //! `keeper` keeps the nodes. Leaves to others: carrying commands out (`daemon`), choosing between
 //! nodes (`rules`), printing (`cmd`). It sends commands and no ranking.
 
+mod adapt;
 pub mod inventory;
 pub mod keeper;
 pub mod kept;
@@ -18,14 +19,15 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 
+pub use adapt::Changes;
 pub use keeper::{Jitter, ProbeNow, Timing};
 pub use local::Place;
 pub use plan::{PortReason, Row};
 
 use crate::config::file::NodeSetting;
-use crate::config::settings::{EngineSetting, Settings};
+use crate::config::settings::{EngineSetting, PortAsk, Settings};
 use crate::rules::engine::EngineId;
-use crate::state::command::{Command, Commands, Enable, Enabled};
+use crate::state::command::{Command, Commands, Enable, Enabled, PortRule};
 use crate::state::named::Asks;
 use crate::state::query::Queries;
 use crate::wire::control::FacadeStatus;
@@ -73,6 +75,8 @@ pub struct Started {
     pub warnings: Vec<String>,
     /// For the request path.
     pub probe_now: ProbeNow,
+    /// For other settings.
+    pub changes: Changes,
     /// Keeps the nodes until it is aborted.
     pub task: JoinHandle<()>,
 }
@@ -114,28 +118,24 @@ pub async fn start(
     } = options;
     let added = asks.book.nodes().to_vec();
     let wanted: Vec<_> = settings.engines.iter().map(|e| e.engine).collect();
-    let of_wanted = |e: EngineId| wanted.contains(&e);
-    let named: Vec<_> = settings
-        .nodes
-        .iter()
-        .filter(|n| of_wanted(n.engine))
-        .cloned()
-        .collect();
     let (mut keeper, probe_now) = Keeper::new(
         commands.clone(),
         queries.clone(),
         timing,
         host_name,
-        &named,
+        &settings.nodes,
         &places,
         asks,
     );
+    for engine in EngineId::all().filter(|e| !wanted.contains(e)) {
+        keeper.leave(engine);
+    }
     keeper.first_round().await;
     // A daemon that takes nodes ahead of their facade answers its very first request right.
     keeper.tell_all().await;
 
     let opener = Opener {
-        settings,
+        settings: Arc::new(settings.clone()),
         commands,
         queries,
         taken,
@@ -165,11 +165,13 @@ pub async fn start(
     let rows = up.iter().map(row).collect();
     let mut warnings = warnings(&settings.nodes, &added, &wanted, down);
     warnings.extend(keeper.complaints());
-    let task = tokio::spawn(keeper.run());
+    let (changes, wanted) = Changes::channel();
+    let task = tokio::spawn(adapt::run(keeper, opener, wanted));
     Ok(Started {
         rows,
         warnings,
         probe_now,
+        changes,
         task,
     })
 }
@@ -201,14 +203,14 @@ fn warnings(
 }
 
 /// Enables facades, one after the other.
-struct Opener<'s> {
-    settings: &'s Settings,
+struct Opener {
+    settings: Arc<Settings>,
     commands: Commands,
     queries: Arc<dyn Queries>,
     taken: PortCheck,
 }
 
-impl Opener<'_> {
+impl Opener {
     /// Enables one facade where its rules allow. `own` = ports where the engine itself is.
     async fn open(
         &self,
@@ -229,6 +231,33 @@ impl Opener<'_> {
                 },
                 Err(e) => return Err(e.message),
             }
+        }
+    }
+
+    /// Moves a facade that is up to where its setting wants it.
+    async fn moved(&self, setting: EngineSetting) -> Result<(), String> {
+        let EngineSetting { engine, port: ask } = setting;
+        let (port, exact) = match ask {
+            PortAsk::Exact(port) => (port, true),
+            PortAsk::Requested(port) => (port, false),
+            PortAsk::Default => (0, false),
+        };
+        let enable = Enable {
+            engine,
+            port: i64::from(port),
+            alias_addresses: Vec::new(),
+            ignore_persisted_port: exact,
+        };
+        let moved = self.commands.call(|r| Command::Move(enable, r)).await;
+        match moved.map_err(|e| format!("stays where it is: {}", e.message))? {
+            Enabled {
+                rule: PortRule::Saved,
+                port: saved,
+                ..
+            } if port != saved => Err(format!(
+                "port {saved}, which set-port saved, goes before the configuration's"
+            )),
+            _ => Ok(()),
         }
     }
 

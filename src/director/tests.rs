@@ -14,6 +14,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::time::{Instant, sleep};
 
+mod adapting;
+
 use super::*;
 use crate::config::file::{self, Config};
 use crate::config::settings::{Flags, resolve};
@@ -257,6 +259,11 @@ async fn daemon(mut queue: CommandQueue, book: Arc<Mutex<Book>>, log: UnboundedS
                 let state = if b.healthy { "healthy" } else { "ill" };
                 drop(log.send(format!("local {engine} {}:{} {state}", b.host, b.port)));
                 r.answer(Ok(()));
+            },
+            Command::Disable(engine, r) => {
+                drop(log.send(format!("disable {engine}")));
+                book.lock().unwrap().facades.retain(|(e, ..)| *e != engine);
+                r.answer(Ok(true));
             },
             _ => panic!("the director sends nothing else"),
         }

@@ -58,7 +58,7 @@ pub async fn inference(
     request: Request<Incoming>,
     path: &'static str,
 ) -> Response<Content> {
-    let limit = report.facade().context.shared.settings.max_request_bytes;
+    let limit = report.settings().max_request_bytes;
     let (mut head, body) = request.into_parts();
     let expects = head.extensions.remove::<Expects>().is_some();
     let mut scan = ModelScan::new();
@@ -78,7 +78,7 @@ pub async fn inference(
 /// Forwards anything else verbatim, to each node at most once. A body over the limit is streamed to
 /// the first one, without replay.
 pub async fn forward(report: Report, mut request: Request<Incoming>) -> Response<Content> {
-    let limit = report.facade().context.shared.settings.max_request_bytes;
+    let limit = report.settings().max_request_bytes;
     let upgrade = upgrade::Client::take(&mut request);
     let (head, body) = request.into_parts();
     let body = match collect(body, limit, |_| ()).await {

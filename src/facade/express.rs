@@ -120,7 +120,9 @@ impl Express {
                 .catch_unwind()
                 .await;
             match served {
-                Ok(Ok(())) if *self.phase.borrow() == Phase::Running => {},
+                Ok(Ok(()))
+                    if *self.phase.borrow() == Phase::Running
+                        && !self.facade.state.is_retired() => {},
                 Ok(_) => return None,
                 // The panic ends its request alone: answered if no byte went out, else cut.
                 Err(_) if self.answering => return None,
@@ -170,8 +172,9 @@ impl Express {
         let Class::Inference { path } = class else {
             return None;
         };
-        let limit = self.facade.context.shared.settings.max_request_bytes;
-        let door = door(&self.facade);
+        let settings = self.facade.context.shared.settings.now();
+        let limit = settings.max_request_bytes;
+        let door = door(&self.facade, &settings);
         let refused = door
             .refuses_plain(
                 self.client,
@@ -293,7 +296,7 @@ impl Express {
             passing.measured(&mut round.report);
             return Err(Over);
         }
-        let idle = self.facade.context.shared.settings.stream_idle_cap;
+        let idle = round.report.settings().stream_idle_cap;
         while !passing.tracker.is_done() && !end {
             chunk.clear();
             let read = tokio::select! {

@@ -169,7 +169,7 @@ async fn pass(
         upgrade.ask(request.headers_mut());
     }
     let context = &facade.context;
-    let cap = context.shared.settings.response_cap;
+    let cap = context.shared.settings.now().response_cap;
     let (to, mut request) = (backend.address(), Some(request));
     let sent = context.upstreams.send(&to, &mut request, cap).await;
     let (response, connection) = sent.map_err(|e| {

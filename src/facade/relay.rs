@@ -139,7 +139,7 @@ impl Relay {
         tap: Option<Tap>,
         report: Report,
     ) -> Self {
-        let silence = match report.facade().context.shared.settings.stream_idle_cap {
+        let silence = match report.settings().stream_idle_cap {
             Cap::Off => None,
             Cap::After(allowed) => Some(Silence {
                 allowed,

@@ -26,6 +26,7 @@ use crate::state::fate::Commit;
 use crate::state::lifetime::Phase;
 use crate::state::pool::Lease;
 use crate::state::scheduler::Claim;
+use crate::state::settings::RequestSettings;
 use crate::state::workloads::{Admission, Job};
 use crate::wire::broker::{RequestFinished, RequestStarted};
 
@@ -68,6 +69,7 @@ pub struct Account {
     end: Option<End>,
     stats: Option<Stats>,
     job: Option<Arc<Job>>,
+    settings: Arc<RequestSettings>,
     /// Its weight on the board of loads.
     pub claim: Claim,
     /// Its place on a pool node, while it has one.
@@ -100,6 +102,7 @@ impl Report {
             end: None,
             stats: None,
             job: None,
+            settings: facade.context.shared.settings.now(),
             claim: Claim::new(facade.context.shared.scheduler.clone()),
             lease: None,
             truncated: false,
@@ -113,6 +116,11 @@ impl Account {
     /// The facade it is on.
     pub fn facade(&self) -> &Facade {
         &self.facade
+    }
+
+    /// What it is held to: as it was when it arrived.
+    pub fn settings(&self) -> &Arc<RequestSettings> {
+        &self.settings
     }
 
     /// Its number.

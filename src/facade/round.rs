@@ -184,7 +184,7 @@ impl Round {
 
     /// What each attempt is held to.
     pub fn limits(&self) -> Limits {
-        let settings = &self.report.facade().context.shared.settings;
+        let settings = self.report.settings();
         let gate = match settings.commit_on_first_byte {
             true => GateMode::FirstByte,
             false => GateMode::Framing,
@@ -318,7 +318,7 @@ impl Round {
     pub fn response_headers(&self, target: &Target) -> Option<[(&'static str, String); 3]> {
         let facade = self.report.facade();
         let shared = &facade.context.shared;
-        shared.settings.response_headers.then(|| {
+        self.report.settings().response_headers.then(|| {
             let (run, engine) = (shared.workloads.run_id(), facade.state.engine());
             [
                 ("x-nvpair-node", target.node.to_string()),

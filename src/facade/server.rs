@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use http::{Method, Request, Response, StatusCode, Version, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -32,6 +32,7 @@ use crate::net::strict_io::StrictIo;
 use crate::rules::ingress::{Door as Rules, Refusal};
 use crate::rules::route::{Class, Dialect, classify, dialect};
 use crate::state::lifetime::{Lifetime, Phase};
+use crate::state::settings::RequestSettings;
 
 use super::Facade;
 use super::answer::{Answer, Content};
@@ -189,7 +190,16 @@ pub async fn plaintext(facade: Facade, stream: Stream, client: SocketAddr, place
             let facade = facade.clone();
             async move {
                 let route = dialect(request.uri().path());
-                fence(&door, route, || handle(facade, &door, client, request)).await
+                let state = facade.state.clone();
+                let handled = fence(&door, route, || handle(facade, &door, client, request)).await;
+                handled.map(|mut response| {
+                    // The facade was turned off: the connection's last answer.
+                    if state.is_retired() {
+                        let close = HeaderValue::from_static("close");
+                        response.headers_mut().insert(header::CONNECTION, close);
+                    }
+                    response
+                })
             }
         },
     ))
@@ -275,7 +285,9 @@ async fn handle(
     );
     let needs_host = request.version() >= Version::HTTP_11;
     let target = request.uri().authority().map(|a| a.as_str());
-    let refused = self::door(&facade).refuses(client.ip(), needs_host, target, request.headers());
+    let settings = report.settings().clone();
+    let rules = self::door(&facade, &settings);
+    let refused = rules.refuses(client.ip(), needs_host, target, request.headers());
     if let Some(refusal) = refused.or_else(|| ill_aimed(&request)) {
         discard(request.into_body());
         return refuse(report, refusal);
@@ -316,8 +328,7 @@ pub fn ill_aimed(request: &Request<Incoming>) -> Option<Refusal> {
 }
 
 /// What the plaintext door of a facade knows.
-pub fn door(facade: &Facade) -> Rules<'_> {
-    let settings = &facade.context.shared.settings;
+pub fn door<'a>(facade: &'a Facade, settings: &'a RequestSettings) -> Rules<'a> {
     Rules {
         machine: &facade.context.machine,
         hosts: &settings.allowed_hosts,

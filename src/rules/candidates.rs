@@ -368,6 +368,8 @@ fn resolve(s: &Sources, node: &Node, is_manual: bool) -> Result<Target, Exclusio
     }
     let kind = match &node.principal {
         Some(principal) if (s.pinned)(principal) => Kind::Peer(principal.clone()),
+        // Whoever named it said that it is another proxy.
+        _ if node.extra.peer.is_some() => return Err(Exclusion::NotPinned),
         _ if is_manual => Kind::Manual,
         // Its engine listens on its own loopback only, and its proxy refuses plaintext.
         _ => return Err(Exclusion::NotPinned),
@@ -668,6 +670,24 @@ pub(crate) mod tests {
             v.candidates(Some("m"))[0].target.kind,
             Kind::Peer("p".into())
         );
+    }
+
+    #[test]
+    fn a_manual_peer_is_dialled_by_its_pin_or_not_at_all() {
+        let named = || Node {
+            principal: Some("p".into()),
+            extra: Extra {
+                peer: Some("p".into()),
+                ..Extra::default()
+            },
+            ..node("a", 5, &["m"])
+        };
+        let mut s = Setup::new().manual(named());
+        assert_eq!(s.view().excluded(), [("a".into(), Exclusion::NotPinned)]);
+        s.pins = vec!["p"];
+        let view = s.view();
+        let kind = &view.candidates(Some("m"))[0].target.kind;
+        assert_eq!(*kind, Kind::Peer("p".into()));
     }
 
     #[test]

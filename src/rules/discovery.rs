@@ -53,6 +53,9 @@ pub struct Extra {
     pub found: bool,
     /// It registered itself with the node pool.
     pub pool: Option<Pooled>,
+    /// The cluster member whose facade it is: dialled over mTLS pinned to it, and never in plain
+    /// text.
+    pub peer: Option<String>,
 }
 
 /// How a node of the pool stands at the moment.

@@ -95,6 +95,11 @@ impl Selector {
         self.policy
     }
 
+    /// From now on this policy, with what was remembered under the other.
+    pub fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+    }
+
     /// Puts candidates (given by id) in the order in which they are to be tried, as far as it is
     /// decided now: [`Selector::next`] decides the rest as it comes to it. Pool nodes that are full
     /// are taken out.

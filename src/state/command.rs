@@ -12,18 +12,20 @@
 use tokio::sync::{mpsc, oneshot};
 
 use super::named::NewNode;
+use super::settings::RequestSettings;
 pub use super::told::{LocalBackend, PrioritySnapshot, Rank};
 use crate::rules::discovery::Extra;
 use crate::rules::engine::EngineId;
 use crate::rules::ids::NodeId;
 use crate::rules::log_level::LogLevel;
+use crate::rules::policy::Policy;
 pub use crate::rules::port::Decided as PortRule;
 use crate::wire::broker::{DirectoryNode, NodeRecord};
-use crate::wire::control::{NodeAdded, PortSet};
+use crate::wire::control::{ConfigReloaded, NodeAdded, PortSet};
 use crate::wire::jsonrpc::{CommandError, ErrorCode};
 
-/// Takes the answer of one command. Called exactly once, on the task that carries commands out;
-/// must not block.
+/// Takes the answer of one command. Called exactly once, on the task that carries commands out
+/// (`Reload`: on the one that reloads); must not block.
 pub struct Responder<T>(Box<dyn FnOnce(Result<T, CommandError>) + Send>);
 
 impl<T> Responder<T> {
@@ -71,6 +73,17 @@ pub struct ManualNode {
     pub extra: Extra,
 }
 
+/// Values that may change while requests are served.
+#[derive(Clone, Debug)]
+pub struct Apply {
+    /// What requests are held to.
+    pub requests: RequestSettings,
+    /// How nodes are chosen; `None` = as before.
+    pub policy: Option<Policy>,
+    /// Threshold of the log; `None` = as before, since a call may have changed it.
+    pub log_level: Option<LogLevel>,
+}
+
 /// One request to the daemon. Carried out one at a time, in order of arrival.
 pub enum Command {
     /// Start a facade. Emits, before the answer: `error` on a lost bind; otherwise the alias report
@@ -99,6 +112,16 @@ pub enum Command {
     Discovery(EngineId, Vec<DirectoryNode>, Responder<()>),
     /// Change the log's threshold; answers the level now in force.
     SetLogLevel(LogLevel, Responder<LogLevel>),
+    /// Put these values in force; requests under way keep theirs.
+    Apply(Box<Apply>, Responder<()>),
+    /// Move a facade to the port that `Enable` would give it now; saves nothing. Emits `ready` before
+    /// the answer if it moved.
+    Move(Enable, Responder<Enabled>),
+    /// Stop listening for an engine; answers whether it did. What is under way goes on, and nodes are
+    /// kept for another `Enable`. Refused under a broker, which knows no such call.
+    Disable(EngineId, Responder<bool>),
+    /// Read the configuration again and apply it. Answered by whoever does that, later.
+    Reload(Responder<ConfigReloaded>),
     /// Stop the daemon, after the answer.
     Shutdown(Responder<()>),
 }

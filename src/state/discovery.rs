@@ -53,7 +53,7 @@ pub fn manual(m: ManualNode) -> Node {
         addresses: r.addresses,
         txt: r.txt,
         models: r.models,
-        principal: None,
+        principal: m.extra.peer.clone(),
         extra: m.extra,
     }
 }

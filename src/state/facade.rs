@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -124,6 +124,7 @@ pub struct FacadeState {
     routing: watch::Sender<Arc<Routing>>,
     jobs: AtomicU64,
     in_flight: AtomicU64,
+    retired: AtomicBool,
 }
 
 impl FacadeState {
@@ -153,6 +154,7 @@ impl FacadeState {
             routing: watch::Sender::new(Arc::default()),
             jobs: AtomicU64::new(0),
             in_flight: AtomicU64::new(0),
+            retired: AtomicBool::new(false),
         }
     }
 
@@ -169,7 +171,18 @@ impl FacadeState {
     /// It listens on this port, from this Unix millisecond on.
     pub fn opened(&self, port: u16, since: u64) {
         self.since.store(since, Ordering::Relaxed);
+        self.retired.store(false, Ordering::Relaxed);
         self.set_port(port);
+    }
+
+    /// It listens no more; connections that are open end with their next answer.
+    pub fn retire(&self) {
+        self.retired.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was retired and not opened since.
+    pub fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Relaxed)
     }
 
     /// The next request number.

@@ -25,7 +25,6 @@ struct Inner {
 
 /// The scheduler's snapshot and everybody's reservations, shared by all facades.
 pub struct Scheduler {
-    policy: Policy,
     inner: Mutex<Inner>,
 }
 
@@ -44,7 +43,6 @@ impl Scheduler {
     /// A board under this policy.
     pub fn new(policy: Policy) -> Self {
         Self {
-            policy,
             inner: Mutex::new(Inner {
                 board: Board::default(),
                 selector: Selector::new(policy),
@@ -55,7 +53,13 @@ impl Scheduler {
 
     /// The policy in force.
     pub fn policy(&self) -> Policy {
-        self.policy
+        self.lock().selector.policy()
+    }
+
+    /// From the next request on this policy. Counts, reservations, turns and speeds stay: every policy
+    /// keeps them alike.
+    pub fn set_policy(&self, policy: Policy) {
+        self.lock().selector.set_policy(policy);
     }
 
     /// Applies a snapshot if it is newer; the length of the list in force after it.
@@ -129,10 +133,10 @@ impl Scheduler {
     /// An answer of this model on this node was measured.
     /// Counts only where somebody chooses by it.
     pub fn learn(&self, engine: EngineId, model: &str, target: &Target, sample: Sample) {
-        if self.policy != Policy::Weighted {
+        let mut inner = self.lock();
+        if inner.selector.policy() != Policy::Weighted {
             return;
         }
-        let mut inner = self.lock();
         inner.selector.learn(engine, model, &target.seat, sample);
     }
 

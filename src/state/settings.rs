@@ -1,7 +1,14 @@
-//! What a request is held to: limits and door rules, fixed for the life of the process.
+//! What a request is held to: limits and door rules.
 //!
-//! Owns: the values. Leaves to others: where they come from (`config`), applying them (`facade`).
+//! Owns: the values, and swapping them as one. Leaves to others: where they come from (`config`),
+//! applying them (`facade`). A request takes them once, when it arrives, and ends under them
+//! whatever is swapped meanwhile.
 
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::config::settings::Settings;
 use crate::rules::budget::{Cap, MAX_REQUEST_BYTES, RESPONSE_TIMEOUT};
 
 /// Limits and door rules.
@@ -21,6 +28,41 @@ pub struct RequestSettings {
     pub allowed_origins: Option<Vec<String>>,
     /// Add `X-Nvpair-*` headers to relayed answers.
     pub response_headers: bool,
+}
+
+impl From<&Settings> for RequestSettings {
+    fn from(s: &Settings) -> Self {
+        Self {
+            max_request_bytes: s.max_request_bytes,
+            response_cap: s.response_header_timeout,
+            stream_idle_cap: s.stream_idle_timeout,
+            commit_on_first_byte: s.commit_gate_first_byte,
+            allowed_hosts: s.allowed_hosts.clone(),
+            allowed_origins: s.allowed_origins.clone(),
+            response_headers: s.response_headers,
+        }
+    }
+}
+
+/// The values in force.
+#[derive(Debug)]
+pub struct Live(watch::Sender<Arc<RequestSettings>>);
+
+impl Live {
+    /// These, until they are swapped.
+    pub fn new(settings: RequestSettings) -> Self {
+        Self(watch::Sender::new(Arc::new(settings)))
+    }
+
+    /// Those of this moment.
+    pub fn now(&self) -> Arc<RequestSettings> {
+        self.0.borrow().clone()
+    }
+
+    /// From now on these.
+    pub fn swap(&self, settings: RequestSettings) {
+        self.0.send_replace(Arc::new(settings));
+    }
 }
 
 impl Default for RequestSettings {

@@ -28,7 +28,7 @@ use super::pool::Admissions;
 use super::query::Queries;
 use super::replays::Replays;
 use super::scheduler::Scheduler;
-use super::settings::RequestSettings;
+use super::settings::{Live, RequestSettings};
 use super::workloads::Workloads;
 
 /// The daemon's state.
@@ -36,7 +36,7 @@ pub struct Shared {
     /// Who this daemon is.
     pub info: DaemonInfo,
     /// Limits and door rules.
-    pub settings: RequestSettings,
+    pub settings: Live,
     /// Where notices go.
     pub events: Arc<Events>,
     /// Loads and reservations.
@@ -64,7 +64,7 @@ impl Shared {
         let facades = RwLock::new(EngineId::all().map(|_| None).collect());
         Self {
             info,
-            settings,
+            settings: Live::new(settings),
             events,
             scheduler: Arc::new(scheduler),
             workloads,

@@ -81,6 +81,25 @@ pub struct DaemonInfo {
     pub socket: Option<String>,
 }
 
+/// Answer of `config/reload`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigReloaded {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Whether the file was taken. If not, everything is as before.
+    pub applied: bool,
+    /// The file; null where none is known.
+    pub file: Option<String>,
+    /// Keys that are in force now with another value than before.
+    pub changed: Vec<String>,
+    /// Keys whose new value takes another start.
+    pub restart: Vec<String>,
+    /// What was taken and is odd, or could not be done: a line each.
+    pub warnings: Vec<String>,
+    /// Why the file was not taken: `FILE:LINE:COLUMN  text` each.
+    pub errors: Vec<String>,
+}
+
 /// One enabled facade.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FacadeStatus {

@@ -8,6 +8,7 @@
 
 mod absent;
 mod completions;
+mod config;
 mod demo;
 mod doctor;
 mod healthcheck;

@@ -23,6 +23,7 @@ mod mtls;
 mod overload;
 mod preflight;
 mod privacy;
+mod reload;
 mod routing;
 mod torture;
 mod workloads;

@@ -18,6 +18,7 @@ mod looping;
 mod nodes;
 mod pool;
 mod ports;
+mod reload;
 mod replay;
 mod serving;
 mod starting;

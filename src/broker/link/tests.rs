@@ -264,6 +264,9 @@ async fn serve(mut queue: CommandQueue, outbox: Outbox) {
             },
             Command::SetLogLevel(level, r) => r.answer(Ok(level)),
             Command::Shutdown(r) => r.answer(Ok(())),
+            Command::Apply(..) | Command::Move(..) | Command::Disable(..) | Command::Reload(..) => {
+                panic!("not a call of this link")
+            },
         }
     }
 }

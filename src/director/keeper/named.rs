@@ -1,9 +1,7 @@
 //! Nodes that come and go by name while the daemon runs.
 //!
-//! Owns: which may be added and removed, and what follows for the schedule, for the names and for the
-//! places that are looked at. Leaves to others: the book on disk (`state::named`), probing (`keeper`).
-
-use tokio::time::Instant;
+//! Owns: which may be added and removed. Leaves to others: the book on disk (`state::named`), taking
+//! nodes in and out (`members`), probing (`keeper`).
 
 use super::{Keeper, facade_ports};
 use crate::config::file::NodeSetting;
@@ -11,23 +9,14 @@ use crate::director::kept::{Kept, Origin};
 use crate::director::plan;
 use crate::rules::engine::EngineId;
 use crate::rules::ids::NodeId;
-use crate::state::command::{Command, LocalBackend, Responder};
+use crate::state::command::Responder;
 use crate::state::named::{NewNode, NodeAsk};
 use crate::wire::control::NodeAdded;
 use crate::wire::jsonrpc::CommandError;
 
 impl Keeper {
-    /// Takes the nodes of earlier runs up again, as far as nobody named them anew.
-    pub(super) fn reopen(&mut self) {
-        for node in self.asks.book.nodes().to_vec() {
-            if !self.nodes.iter().any(|n| n.is_at(node.engine, &node.url)) {
-                self.name(&node, Origin::Added);
-            }
-        }
-    }
-
     /// Does what somebody asks for.
-    pub(super) async fn carry_out(&mut self, ask: NodeAsk) {
+    pub async fn carry_out(&mut self, ask: NodeAsk) {
         match ask {
             NodeAsk::Add(node, r) => {
                 if let Err((why, r)) = self.add(*node, r).await {
@@ -87,6 +76,10 @@ impl Keeper {
     fn place_for(&self, new: &NodeSetting, is_record: bool) -> Result<Option<usize>, String> {
         let (engine, url) = (new.engine, &new.url);
         let display = engine.spec().display;
+        if self.off.contains(&engine) {
+            // It went while this was on its way.
+            return Err(format!("the {display} facade is off"));
+        }
         let here = plan::is_this_machine(&url.host, self.names.host_name());
         if here && facade_ports(&*self.queries).contains(&url.port) {
             return Err(format!(
@@ -94,11 +87,9 @@ impl Keeper {
                  circles"
             ));
         }
-        let find = |which: &dyn Fn(&Kept) -> bool| {
-            let mut of = self.nodes.iter();
-            of.position(|n| n.turn.active && n.target.engine == engine && which(n))
-        };
-        let same_url = find(&|n| n.is_at(engine, url));
+        let find =
+            |which: &dyn Fn(&Kept) -> bool| self.find(|n| n.target.engine == engine && which(n));
+        let same_url = find(&|n| self.is_meant(n, engine, url));
         let wanted = new.name.as_deref();
         let same_id = find(&|n| wanted.is_some_and(|w| n.id.as_str() == w));
         let old = match (same_url, same_id) {
@@ -123,33 +114,9 @@ impl Keeper {
         }
     }
 
-    /// Makes a kept node another one. Its standing lasts: a new weight is no news of its health.
-    async fn replace(&mut self, i: usize, new: &NodeSetting, origin: Origin) -> usize {
-        let node = &self.nodes[i];
-        let keeps_id = new.name.as_ref().is_none_or(|n| n == node.id.as_str());
-        if !keeps_id || !node.is_at(new.engine, &new.url) {
-            self.drop_node(i).await;
-            return self.name(new, origin);
-        }
-        // Apart for a moment, since what is said of it depends on the others.
-        let mut node = std::mem::replace(
-            &mut self.nodes[i],
-            Kept::new(NodeId::from(""), super::Target::of(new)),
-        );
-        self.nodes[i].turn.active = false;
-        self.describe(&mut node, new, origin);
-        node.addresses.clear();
-        node.host.clear();
-        node.outdated = node.turn.in_flight;
-        node.turn.due = Instant::now();
-        self.nodes[i] = node;
-        i
-    }
-
     /// Whether the node was there; or why it stays.
     async fn remove(&mut self, engine: EngineId, id: &NodeId) -> Result<bool, String> {
-        let is_it = |n: &Kept| n.turn.active && n.target.engine == engine && n.id == *id;
-        let Some(i) = self.nodes.iter().position(is_it) else {
+        let Some(i) = self.find(|n| n.target.engine == engine && n.id == *id) else {
             return Ok(false);
         };
         let display = engine.spec().display;
@@ -157,8 +124,8 @@ impl Keeper {
         match self.nodes[i].origin {
             Origin::Configured => {
                 return Err(format!(
-                    "{id} is named by a flag or the configuration file; take it out there and \
-                     restart"
+                    "{id} is named by a flag or the configuration file; take it out there: the file \
+                     is read again by `nvpair-proxy config reload`, a flag counts from the next start"
                 ));
             },
             Origin::Found => {
@@ -178,46 +145,8 @@ impl Keeper {
             },
             Origin::Passing => {},
         }
-        self.drop_node(i).await;
+        self.take_out(i).await;
         tracing::info!(%engine, node = %id, "node removed");
         Ok(true)
-    }
-
-    /// Forgets a node here and at the daemon. Its place in the list is kept while its probe runs.
-    async fn drop_node(&mut self, i: usize) {
-        let node = &mut self.nodes[i];
-        node.turn.active = false;
-        for (_, r) in std::mem::take(&mut node.waiting) {
-            r.answer(Err(CommandError::refused(
-                "it was removed or replaced meanwhile",
-            )));
-        }
-        let (engine, id) = (node.target.engine, node.id.clone());
-        let was_local = std::mem::take(&mut node.local) && node.told_local.take().is_some();
-        self.names.release(engine, &id);
-        if self.nodes[i].told.take().is_some() {
-            let gone = self.commands.call(|r| Command::RemoveManual(engine, id, r));
-            // Refused only while the daemon stops.
-            drop(gone.await);
-        }
-        if was_local {
-            let none = LocalBackend {
-                host: String::new(),
-                port: 0,
-                healthy: false,
-            };
-            let call = self
-                .commands
-                .call(|r| Command::SetLocalBackend(engine, none, r));
-            drop(call.await);
-        }
-        // Whoever listens there is found again, without the name.
-        for s in 0..self.scouts.len() {
-            if self.is_there(&self.nodes[i], self.scouts[s].place) {
-                let scout = &mut self.scouts[s];
-                (scout.looked, scout.found, scout.turn.active) = (false, false, true);
-                scout.turn.due = Instant::now();
-            }
-        }
     }
 }

@@ -7,18 +7,18 @@ use crate::state::command::Responder;
 use crate::state::named::{Details, NewNode, NodeAsk};
 use crate::wire::control::{NodeAdded, NodeState};
 
-fn at(port: u16, details: Details) -> NewNode {
+pub(super) fn at(port: u16, details: Details) -> NewNode {
     NewNode::at(id("ollama"), &format!("http://127.0.0.1:{port}"), details).unwrap()
 }
 
-fn named(name: &str) -> Details {
+pub(super) fn named(name: &str) -> Details {
     Details {
         name: Some(name.into()),
         ..Details::default()
     }
 }
 
-fn record(id_: &str, port: u16, addresses: &[&str]) -> NewNode {
+pub(super) fn record(id_: &str, port: u16, addresses: &[&str]) -> NewNode {
     let record = NodeRecord {
         id: id_.into(),
         host: id_.into(),
@@ -43,11 +43,11 @@ impl Bench {
         rx.await.unwrap()
     }
 
-    async fn add(&self, node: NewNode) -> Result<NodeAdded, CommandError> {
+    pub(super) async fn add(&self, node: NewNode) -> Result<NodeAdded, CommandError> {
         self.ask(|r| NodeAsk::Add(Box::new(node), r)).await
     }
 
-    async fn remove(&self, node: &str) -> Result<bool, CommandError> {
+    pub(super) async fn remove(&self, node: &str) -> Result<bool, CommandError> {
         let node = NodeId::from(node);
         self.ask(|r| NodeAsk::Remove(id("ollama"), node, r)).await
     }
@@ -180,6 +180,22 @@ async fn an_engine_that_was_found_can_be_named_and_is_found_again_without() {
     assert!(told.contains("found by looking"), "{told}");
     let added = bench.add(at(engine.port, named("rig"))).await.unwrap();
     assert_eq!((added.id.as_str(), added.replaced), ("rig", true));
+    sleep(Duration::from_secs(11)).await;
+    // However the place is written: it is one engine.
+    let elsewhere = NewNode::at(
+        id("ollama"),
+        &format!("http://localhost:{}", engine.port),
+        named("den"),
+    );
+    assert_eq!(bench.remove("rig").await, Ok(true));
+    bench.so_far();
+    while !bench.next().await.contains("node ollama this-pc") {}
+    let added = bench.add(elsewhere.unwrap()).await.unwrap();
+    assert_eq!((added.id.as_str(), added.replaced), ("den", true));
+    assert_eq!(bench.remove("den").await, Ok(true));
+    bench.so_far();
+    while !bench.next().await.contains("node ollama this-pc") {}
+    bench.add(at(engine.port, named("rig"))).await.unwrap();
     sleep(Duration::from_secs(11)).await;
     let told = bench.so_far();
     let last = told.iter().rposition(|l| l.contains("this-pc"));

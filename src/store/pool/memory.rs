@@ -143,6 +143,7 @@ impl PoolStore for MemoryStore {
                 }
             }
             fleet.records.sort_by(|a, b| a.node().cmp(b.node()));
+            fleet.gone.sort();
             fleet
         }))
     }

@@ -54,7 +54,7 @@ pub struct Fleet {
     pub whole: bool,
     /// Records, by id.
     pub records: Vec<Record>,
-    /// Nodes that are gone since; empty where `whole`.
+    /// Nodes that are gone since, by id; empty where `whole`.
     pub gone: Vec<NodeId>,
     /// Changes when a key was added or revoked: read [`PoolStore::keys`] again.
     pub keys_version: Version,
