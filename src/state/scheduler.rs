@@ -249,6 +249,30 @@ mod tests {
     }
 
     #[test]
+    fn another_policy_keeps_what_was_learned_and_counts_only_what_it_chooses_by() {
+        let s = Arc::new(Scheduler::new(Policy::Ordered));
+        let learn = |ttft_ms| {
+            let sample = Sample {
+                ttft_ms: Some(ttft_ms),
+                tokens_per_second: None,
+            };
+            s.learn(lmstudio(), "m", &candidates(&s)[0].target, sample);
+        };
+        let told = || s.preview(ask(), &mut candidates(&s)).selection.speeds;
+        let nothing = told();
+        learn(1.0);
+        assert_eq!(told(), nothing, "by id nobody is measured");
+        s.set_policy(Policy::Weighted);
+        learn(700.0);
+        let measured = told();
+        assert_ne!(measured, nothing);
+        s.set_policy(Policy::Ordered);
+        learn(1.0);
+        s.set_policy(Policy::Weighted);
+        assert_eq!((s.policy(), told()), (Policy::Weighted, measured));
+    }
+
+    #[test]
     fn the_background_is_the_scheduler_s_counts_alone_and_live_ones_stay() {
         let s = Arc::new(Scheduler::new(Policy::Listed));
         let a = NodeId::from("a");

@@ -293,6 +293,36 @@ fn a_facade_moves_goes_and_comes_back_with_what_is_under_way() {
 }
 
 #[test]
+fn an_added_node_comes_back_with_its_facade_and_gives_way_to_the_file() {
+    let (a, b) = (ollama(&["m"], says("a")), ollama(&["x"], says("b")));
+    let world = World::new();
+    let more = node("b", &b);
+    let (_daemon, path, port) = start_by_file(&world, &more);
+    let url = format!("ollama=http://127.0.0.1:{}", a.port());
+    let added = world.json(&["nodes", "add", &url, "--name", "rig"]);
+    assert_eq!(added["state"], "healthy");
+    for enabled in [false, true] {
+        std::fs::write(&path, by_file(port, enabled, &more)).unwrap();
+        let told = world.json(&["config", "reload"]);
+        assert_eq!(told["warnings"], json!([]));
+    }
+    assert_eq!(post(port, "/api/chat", &chat("m")).text(), "a");
+    let hits = a.hits();
+    ask_until("it is probed on", || (a.hits() > hits).then_some(()));
+
+    std::fs::write(&path, by_file(port, true, &node("rig", &a))).unwrap();
+    world.json(&["config", "reload"]);
+    assert_eq!(post(port, "/api/chat", &chat("m")).text(), "a");
+    assert_eq!(world.run(&["nodes", "remove", "rig"]).code, 4);
+    std::fs::write(&path, by_file(port, true, "")).unwrap();
+    world.json(&["config", "reload"]);
+    ask_until("the added one is there again", || {
+        (post(port, "/api/chat", &chat("m")).text() == "a").then_some(())
+    });
+    assert_eq!(world.run(&["nodes", "remove", "rig"]).code, 0);
+}
+
+#[test]
 fn a_port_that_cannot_be_had_is_told_and_nothing_moves() {
     let a = ollama(&["m"], says("a"));
     let world = World::new();
