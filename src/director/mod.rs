@@ -4,7 +4,6 @@
 //! `keeper` keeps the nodes. Leaves to others: carrying commands out (`daemon`), choosing between
 //! nodes (`rules`), printing (`cmd`). It sends commands and no ranking.
 
-pub mod inventory;
 pub mod keeper;
 pub mod kept;
 pub mod local;

@@ -12,13 +12,13 @@ use super::owners;
 use super::{Finding, Level, limits};
 use crate::config::file::NodeSetting;
 use crate::config::settings::{PortAsk, Settings};
-use crate::director::inventory;
 use crate::director::local::{self, HOST, IDENTITY_PROBE, YES};
 use crate::director::probe::{self, Target};
 use crate::director::standing::{FACADE, Miss, Reading};
 use crate::net::fetch;
 use crate::rules::addresses::authority;
 use crate::rules::engine::EngineId;
+use crate::rules::inventory;
 use crate::rules::port::{self, PortRequest};
 use crate::store::ports::Ports;
 use crate::wire::control::{Mode, NodeKind, NodeState, NodeStatus, Status};
@@ -236,6 +236,14 @@ fn known(node: &NodeStatus, version: Option<String>) -> Finding {
         },
         (NodeState::Unknown, _) => {
             Finding::new("node", Level::Note, format!("{what} was not asked yet"))
+        },
+        (NodeState::Resting, reason) => {
+            let reason = reason.as_deref().unwrap_or("no reason is known");
+            Finding::new(
+                "node",
+                Level::Note,
+                format!("{what} takes nothing now: {reason}"),
+            )
         },
         (NodeState::Unreachable, reason) => {
             let reason = reason.as_deref().unwrap_or("no reason is known");

@@ -3,6 +3,7 @@
 pub mod answers;
 pub mod body;
 pub mod client_io;
+pub mod client_tls;
 pub mod confirm;
 pub mod descriptors;
 pub mod fetch;
@@ -12,6 +13,7 @@ pub mod identity;
 pub mod interfaces;
 pub mod listen;
 pub mod members;
+pub mod probe;
 pub mod rewound;
 pub mod server_tls;
 pub mod sockets;

@@ -11,6 +11,7 @@ pub mod engine;
 pub mod gate;
 pub mod ids;
 pub mod ingress;
+pub mod inventory;
 pub mod log_level;
 pub mod model_scan;
 pub mod models;
