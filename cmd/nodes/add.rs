@@ -56,7 +56,9 @@ fn told(added: &NodeAdded) -> String {
             "it does not answer ({}), and is asked again every few seconds",
             reason.as_deref().unwrap_or("no reason is known")
         ),
-        (NodeState::Unknown, _) => format!("it is not probed; {} named", count(added.models.len())),
+        (NodeState::Unknown | NodeState::Resting, _) => {
+            format!("it is not probed; {} named", count(added.models.len()))
+        },
     };
     let kept = match added.saved {
         true => "",

@@ -7,7 +7,6 @@
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use rustls::client::WebPkiServerVerifier;
@@ -25,25 +24,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::server_tls::{CertificateError, fingerprint};
-
-/// SHA-256 of a certificate's DER form: `sha256:` and 64 hex digits, colons between them allowed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fingerprint(String);
-
-impl FromStr for Fingerprint {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let bad = "a fingerprint is `sha256:` and 64 hex digits, as `nodes keys create` prints it";
-        let (kind, digits) = text.trim().split_once(':').ok_or(bad)?;
-        let digits: String = digits.chars().filter(|c| *c != ':').collect();
-        let is_hex = digits.len() == 64 && digits.bytes().all(|b| b.is_ascii_hexdigit());
-        match is_hex && kind.eq_ignore_ascii_case("sha256") {
-            true => Ok(Self(format!("sha256:{}", digits.to_ascii_lowercase()))),
-            false => Err(bad.to_owned()),
-        }
-    }
-}
+use crate::rules::fingerprint::Fingerprint;
 
 /// Why there is no trusted connection.
 #[derive(Debug, thiserror::Error)]
@@ -84,7 +65,7 @@ impl ClientTls {
     pub fn pinned(wanted: &Fingerprint) -> Result<Self, CertificateError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let pin = Pin {
-            wanted: wanted.0.clone(),
+            wanted: wanted.as_str().to_owned(),
             algorithms: provider.signature_verification_algorithms,
         };
         Self::with(provider, Arc::new(pin))
@@ -310,18 +291,5 @@ mod tests {
         assert!(told().contains("cannot read"));
         fs::write(&path, "nothing").unwrap();
         assert!(told().contains("no certificate"));
-    }
-
-    #[test]
-    fn fingerprints_are_read_in_both_spellings() {
-        let plain = format!("sha256:{}", "ab".repeat(32));
-        let colons = format!("SHA256:{}", vec!["AB"; 32].join(":"));
-        assert_eq!(
-            plain.parse::<Fingerprint>().unwrap(),
-            colons.parse().unwrap()
-        );
-        for bad in ["", "sha256:", "sha256:12", "sha1:ab", &plain[7..]] {
-            assert!(bad.parse::<Fingerprint>().is_err(), "{bad}");
-        }
     }
 }

@@ -56,6 +56,59 @@ pub async fn ask(target: &Target, limits: Limits) -> Result<Reading, Miss> {
     Ok(with_state(target, listing, rest).await)
 }
 
+/// A server that speaks OpenAI's API and is none of the engines that are known better.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenServer {
+    /// Host to dial.
+    pub host: String,
+    /// Port to dial.
+    pub port: u16,
+    /// In front of every path.
+    pub prefix: String,
+}
+
+impl OpenServer {
+    /// Asks for its models. What is in memory it does not tell.
+    ///
+    /// # Errors
+    /// It does not answer, or not with a list of models.
+    pub async fn ask(&self, limits: Limits) -> Result<Reading, Miss> {
+        let answer = self.get("/v1/models", limits).await?;
+        let code = inventory::refusal_code(&answer.body);
+        if answer.status.is_client_error() && code.is_some_and(|c| FACADE_CODES.contains(&&*c)) {
+            return Err(Miss::Facade);
+        }
+        let status = answer.status.as_u16();
+        let listing = match status {
+            200 => inventory::open_listing(&answer.body),
+            _ => None,
+        };
+        let listing = listing.ok_or_else(|| {
+            Miss::Silent(match status {
+                200 => "answers, but not with a list of models".to_owned(),
+                503 => "HTTP 503: loading or busy".to_owned(),
+                _ => format!("HTTP {status} to a probe of /v1/models"),
+            })
+        })?;
+        Ok(Reading {
+            models: Some(listing.models),
+            context: listing.context,
+            ..Reading::default()
+        })
+    }
+
+    /// Asks for a path, without a key.
+    ///
+    /// # Errors
+    /// There is no complete answer.
+    pub async fn get(&self, path: &str, limits: Limits) -> Result<Fetched, Miss> {
+        let path = format!("{}{path}", self.prefix);
+        let answer =
+            fetch::get(&self.host, self.port, &path, &[(IDENTITY_PROBE, YES)], limits).await;
+        answer.map_err(|e| Miss::Silent(e.to_string()))
+    }
+}
+
 async fn get(target: &Target, path: &str, limits: Limits) -> Result<Fetched, Miss> {
     let mut headers = vec![(IDENTITY_PROBE, YES)];
     if let Some(key) = &target.api_key

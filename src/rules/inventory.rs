@@ -10,7 +10,7 @@
 
 use serde_json::Value;
 
-use crate::rules::engine::{EngineId, ListShape};
+use crate::rules::engine::{EngineId, ListShape, Naming};
 use crate::rules::models::{self, Listed};
 
 /// What one complete probe told.
@@ -68,6 +68,16 @@ pub fn listing(engine: EngineId, body: &[u8]) -> Option<Listing> {
         warm: names(owned.iter().filter(|e| e.loaded == Some(true))),
         context: context(&owned),
         router,
+    })
+}
+
+/// Reads the list of a server that speaks OpenAI's API and is no engine of the table.
+pub fn open_listing(body: &[u8]) -> Option<Listing> {
+    let entries = models::inventory(body, ListShape::OpenAi, Naming::Exact).ok()?;
+    Some(Listing {
+        models: names(entries.iter()),
+        context: context(&entries),
+        ..Listing::default()
     })
 }
 
