@@ -114,7 +114,8 @@ fn registry(args: &AgentArgs) -> Result<RegistryAddress, CliError> {
         usage(option, e.to_string())
     })?;
     if tls.is_none() && !is_loopback_host(&host) {
-        let why = "the registry is on another machine, and the node key would go there in the clear";
+        let why =
+            "the registry is on another machine, and the node key would go there in the clear";
         return Err(usage("--proxy-addr", why)
             .try_this("--proxy-fingerprint sha256:…   (`nodes keys create` prints it)")
             .try_this("--proxy-ca FILE                (a certificate of its authority)"));
@@ -166,7 +167,9 @@ fn node_key(file: Option<&Path>, env: Env<'_>) -> Result<Secret, CliError> {
         },
         (Some(path), None) => (key_file(path)?, "--node-key-file"),
         (None, Some(value)) => (
-            value.into_string().map_err(|_| usage(NODE_KEY, "it is not text"))?,
+            value
+                .into_string()
+                .map_err(|_| usage(NODE_KEY, "it is not text"))?,
             NODE_KEY,
         ),
         (None, None) => {
@@ -179,7 +182,10 @@ fn node_key(file: Option<&Path>, env: Env<'_>) -> Result<Secret, CliError> {
     let text = text.trim();
     match key::secret_part(text) {
         Some(_) => Ok(Secret::new(text)),
-        None => Err(usage(from, "it holds no node key; one begins with ktms_node_")),
+        None => Err(usage(
+            from,
+            "it holds no node key; one begins with ktms_node_",
+        )),
     }
 }
 
@@ -248,7 +254,17 @@ mod tests {
         ] {
             assert_eq!(address(text), Ok((host.to_owned(), port)), "{text}");
         }
-        for bad in ["", ":1", "gw:", "gw:0", "gw:x", "http://gw:1", "a@b:1", "gw:1/x", "fd00::1"] {
+        for bad in [
+            "",
+            ":1",
+            "gw:",
+            "gw:0",
+            "gw:x",
+            "http://gw:1",
+            "a@b:1",
+            "gw:1/x",
+            "fd00::1",
+        ] {
             assert!(address(bad).is_err(), "{bad}");
         }
     }
@@ -263,15 +279,25 @@ mod tests {
         assert!(open.why[0].contains("0644"), "{open:?}");
         set_mode(&path, 0o600);
         assert_eq!(node_key(Some(&path), &env(&[])).unwrap().reveal(), KEY);
-        assert_eq!(node_key(None, &env(&[("NODE_KEY", KEY)])).unwrap().reveal(), KEY);
+        assert_eq!(
+            node_key(None, &env(&[("NODE_KEY", KEY)])).unwrap().reveal(),
+            KEY
+        );
         let both = node_key(Some(&path), &env(&[("NODE_KEY", KEY)])).unwrap_err();
         assert_eq!(both.kind, Kind::Usage);
-        for bad in [env(&[("NODE_KEY", "canary")]), env(&[("NODE_KEY", "")]), env(&[])] {
+        for bad in [
+            env(&[("NODE_KEY", "canary")]),
+            env(&[("NODE_KEY", "")]),
+            env(&[]),
+        ] {
             let told = format!("{:?}", node_key(None, &bad).unwrap_err());
             assert!(!told.contains("canary"), "{told}");
         }
         for bad in [dir.path().to_owned(), dir.path().join("absent")] {
-            assert_eq!(node_key(Some(&bad), &env(&[])).unwrap_err().kind, Kind::Usage);
+            assert_eq!(
+                node_key(Some(&bad), &env(&[])).unwrap_err().kind,
+                Kind::Usage
+            );
         }
     }
 
@@ -283,7 +309,14 @@ mod tests {
     #[test]
     fn the_sweep_is_read_as_the_gateway_reads_it() {
         use clap::Parser;
-        let line = ["nvpair-proxy", "agent", "--proxy-addr", "localhost", "--node-id", "a"];
+        let line = [
+            "nvpair-proxy",
+            "agent",
+            "--proxy-addr",
+            "localhost",
+            "--node-id",
+            "a",
+        ];
         let rest = ["--engine", "ollama", "--endpoint", "http://10.0.0.1:1"];
         let cli = crate::cli::Cli::try_parse_from(line.iter().chain(&rest)).unwrap();
         let crate::cli::Verb::Agent(args) = cli.verb else {

@@ -200,9 +200,11 @@ impl Eye {
                 let down = self.missed || !self.up || miss == Miss::Facade;
                 let reason = match miss {
                     Miss::Silent(reason) => reason,
-                    Miss::Facade => "it is a facade of a proxy, not an engine; --engine-url has to \
+                    Miss::Facade => {
+                        "it is a facade of a proxy, not an engine; --engine-url has to \
                                      name the engine itself"
-                        .to_owned(),
+                            .to_owned()
+                    },
                 };
                 if down && (self.up || !self.missed) {
                     tracing::warn!(reason, "the engine is down: no models are advertised");

@@ -120,7 +120,9 @@ pub async fn run(options: Options) -> Result<(), Failure> {
             return Ok(());
         },
     };
-    let active = proxy.as_ref().map_or_else(Active::none, |p| p.active.clone());
+    let active = proxy
+        .as_ref()
+        .map_or_else(Active::none, |p| p.active.clone());
     let agent = Agent {
         course: Course::new(ms(options.sweep), ms(options.drain)),
         begun: Instant::now(),
@@ -171,11 +173,10 @@ impl Agent {
         loop {
             let step = self.course.step(self.now(), self.active.count());
             let stop = match step {
-                Step::Wait(until) => {
-                    self.wait(until, draining, signals).await.map_or(Ok(()), |()| {
-                        self.signalled(&mut draining)
-                    })
-                },
+                Step::Wait(until) => self
+                    .wait(until, draining, signals)
+                    .await
+                    .map_or(Ok(()), |()| self.signalled(&mut draining)),
                 Step::Leave { session, cut } => {
                     self.leave(session, cut).await;
                     return Ok(());
@@ -223,7 +224,10 @@ impl Agent {
         let models = seen.models != self.told.models;
         let slots = self.slots(&seen);
         if slots != self.told.slots && self.course.is_registered() {
-            tracing::info!(slots, "the engine's number of slots changed; registering anew");
+            tracing::info!(
+                slots,
+                "the engine's number of slots changed; registering anew"
+            );
             self.course.forget_session(now);
         } else if models {
             self.course.hurry(now);
@@ -368,7 +372,12 @@ impl Agent {
         }
         if self.told.state != beaten.state {
             // It is the gateway's word: kept short, and on one line.
-            let state: String = beaten.state.chars().filter(|c| !c.is_control()).take(40).collect();
+            let state: String = beaten
+                .state
+                .chars()
+                .filter(|c| !c.is_control())
+                .take(40)
+                .collect();
             tracing::info!(state, "the gateway's view of this node");
             self.told.state.clone_from(&beaten.state);
         }
@@ -415,7 +424,9 @@ impl Agent {
         let left: Result<Unregistered, _> = self.client.call(UNREGISTER, &params).await;
         match left {
             Ok(_) => tracing::info!("unregistered"),
-            Err(e) => tracing::warn!(reason = ?e, "could not unregister; its beats end, which says the same"),
+            Err(e) => {
+                tracing::warn!(reason = ?e, "could not unregister; its beats end, which says the same")
+            },
         }
         ended(cut);
     }

@@ -190,7 +190,11 @@ impl Way {
         head.headers.insert(HOST, host);
         head.version = http::Version::HTTP_11;
         let mut slot = Some(Request::from_parts(head, RequestBody::stream(body)));
-        match self.upstreams.send(&self.address(), &mut slot, Cap::Off).await {
+        match self
+            .upstreams
+            .send(&self.address(), &mut slot, Cap::Off)
+            .await
+        {
             Ok((response, connection)) => {
                 let (mut head, body) = response.into_parts();
                 let _upgrade = headers::strip(&mut head.headers);

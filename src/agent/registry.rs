@@ -208,7 +208,11 @@ mod tests {
             (200, -32603, silent()),
             (502, -1, silent()),
             (200, CODE_STALE, Err(CallError::Stale)),
-            (200, CODE_TOO_MANY, Err(CallError::TooMany(0, "no way".into()))),
+            (
+                200,
+                CODE_TOO_MANY,
+                Err(CallError::TooMany(0, "no way".into())),
+            ),
         ] {
             assert_eq!(said(status, error(code)), want, "{status} {code}");
         }

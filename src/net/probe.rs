@@ -103,8 +103,14 @@ impl OpenServer {
     /// There is no complete answer.
     pub async fn get(&self, path: &str, limits: Limits) -> Result<Fetched, Miss> {
         let path = format!("{}{path}", self.prefix);
-        let answer =
-            fetch::get(&self.host, self.port, &path, &[(IDENTITY_PROBE, YES)], limits).await;
+        let answer = fetch::get(
+            &self.host,
+            self.port,
+            &path,
+            &[(IDENTITY_PROBE, YES)],
+            limits,
+        )
+        .await;
         answer.map_err(|e| Miss::Silent(e.to_string()))
     }
 }

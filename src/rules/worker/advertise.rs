@@ -79,7 +79,11 @@ mod tests {
             .collect();
         assert_eq!(
             shown,
-            [("a", None, false), ("b", Some(4096), true), ("c", None, false)]
+            [
+                ("a", None, false),
+                ("b", Some(4096), true),
+                ("c", None, false)
+            ]
         );
         assert_eq!(left_out, 0);
         let untold = Reading {

@@ -10,9 +10,7 @@ const FIRST: u64 = 500;
 /// in step.
 pub fn wait_ms(failures: u32, longest: u64, jitter: f64) -> u64 {
     let doublings = failures.saturating_sub(1).min(32);
-    let full = FIRST
-        .saturating_mul(1 << doublings)
-        .min(longest.max(FIRST));
+    let full = FIRST.saturating_mul(1 << doublings).min(longest.max(FIRST));
     let part = 0.5 + jitter.clamp(0.0, 1.0) / 2.0;
     (full as f64 * part) as u64
 }
@@ -25,7 +23,10 @@ mod tests {
     #[test]
     fn waits_double_up_to_the_longest() {
         let all = [1, 2, 3, 4, 5, 6, 7, 60].map(|n| wait_ms(n, 15_000, 1.0));
-        assert_eq!(all, [500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000, 15_000]);
+        assert_eq!(
+            all,
+            [500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000, 15_000]
+        );
         assert_eq!(wait_ms(1, 15_000, 0.0), 250);
         assert_eq!(wait_ms(0, 15_000, 1.0), 500);
         assert_eq!(wait_ms(9, 1, 1.0), 500, "never less than the first");
