@@ -10,6 +10,7 @@ pub mod registry;
 mod shutdown;
 mod supervisor;
 mod surroundings;
+pub mod usage;
 
 use std::path::PathBuf;
 use std::sync::Arc;

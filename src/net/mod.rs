@@ -19,4 +19,5 @@ pub mod server_tls;
 pub mod sockets;
 pub mod tls;
 pub mod upstream;
+pub mod usage_collector;
 pub mod watched;

@@ -8,7 +8,7 @@ mod record;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Instant;
 
 use crate::rules::engine::EngineId;
@@ -56,7 +56,8 @@ pub struct Workloads {
     events: Arc<Events>,
     recent: Mutex<VecDeque<Arc<Job>>>,
     ended: [AtomicU64; 3],
-    kept: OnceLock<Box<dyn Finished>>,
+    /// Written at the start, read at the end of each request.
+    kept: RwLock<Vec<Box<dyn Finished>>>,
     feed: Feed,
 }
 
@@ -68,15 +69,15 @@ impl Workloads {
             events,
             recent: Mutex::default(),
             ended: Default::default(),
-            kept: OnceLock::new(),
+            kept: RwLock::default(),
             feed: Feed::default(),
         }
     }
 
-    /// What ends from now on is handed to this sink too. Once, at start; a second call changes
-    /// nothing.
+    /// What ends from now on is handed to this sink too.
     pub fn keep_in(&self, sink: Box<dyn Finished>) {
-        drop(self.kept.set(sink));
+        let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
+        kept.push(sink);
     }
 
     /// This process's run.
@@ -262,8 +263,13 @@ impl Job {
         };
         self.all.ended[counter].fetch_add(1, Ordering::Relaxed);
         self.send(&inner, notice, n);
-        if let Some(kept) = self.all.kept.get() {
-            kept.finished(self.record(&inner, ended_at));
+        let kept = self.all.kept.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some((last, others)) = kept.split_last() {
+            let record = self.record(&inner, ended_at);
+            for sink in others {
+                sink.finished(record.clone());
+            }
+            last.finished(record);
         }
     }
 

@@ -5,3 +5,4 @@ pub mod control;
 pub mod journal;
 pub mod jsonrpc;
 pub mod pool;
+pub mod usage_event;

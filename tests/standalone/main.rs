@@ -19,6 +19,7 @@ mod nodes;
 mod ports;
 mod serving;
 mod starting;
+mod usage;
 
 use serde_json::{Value, json};
 
