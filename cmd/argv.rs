@@ -83,7 +83,7 @@ pub fn normalise(args: impl IntoIterator<Item = OsString>, stdin_is_terminal: bo
 /// What `--color` says, wherever it stands; what it cannot say is left for clap to refuse.
 pub fn color(args: &[OsString]) -> ColorChoice {
     let words: Vec<_> = args.iter().filter_map(|a| a.to_str()).collect();
-    let values =
+    let mut values =
         words
             .iter()
             .enumerate()
@@ -91,7 +91,7 @@ pub fn color(args: &[OsString]) -> ColorChoice {
                 "" => words.get(i + 1).copied(),
                 rest => rest.strip_prefix('='),
             });
-    let last = values.last().and_then(|v| v.parse().ok());
+    let last = values.next_back().and_then(|v| v.parse().ok());
     last.unwrap_or(ColorChoice::Auto)
 }
 

@@ -4,9 +4,13 @@
 //! Leaves to others: usage errors (clap tells those itself, with the same code).
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 use nvpair_proxy::control::client::ClientError;
+
+/// Where the system service of `generate systemd --system` and of the Debian package has its socket.
+const SERVICE_SOCKET: &str = "/run/nvpair-proxy/control.sock";
 
 /// Kind of a failure; its number is the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,16 +118,17 @@ impl From<ClientError> for CliError {
     fn from(error: ClientError) -> Self {
         let what = error.to_string();
         match error {
-            ClientError::NoDaemon { source, .. } => Self::new(Kind::NoDaemon, what)
-                .why(match source.kind() {
+            ClientError::NoDaemon { source, path } => {
+                let told = Self::new(Kind::NoDaemon, what).why(match source.kind() {
                     std::io::ErrorKind::NotFound => "there is no such socket",
                     _ => "the socket is there, but the daemon that made it is gone",
-                })
-                .try_this("nvpair-proxy serve            (or --socket PATH if it runs elsewhere)"),
+                });
+                no_daemon(told, &path, Path::new(SERVICE_SOCKET))
+            },
             ClientError::Denied { source, .. } => Self::new(Kind::NoDaemon, what)
                 .why(source.to_string())
                 .try_this(
-                    "again as the user who runs the daemon, or with --socket PATH for another one",
+                    "again as the user who runs the daemon or as root, or with --socket PATH for another one",
                 ),
             ClientError::Refused { code, .. } => refused(code, what),
             ClientError::TimedOut(_) => Self::new(Kind::Failed, what)
@@ -137,6 +142,18 @@ impl From<ClientError> for CliError {
                 .try_this("nvpair-proxy status"),
         }
     }
+}
+
+/// A system service may run where this user has no daemon.
+fn no_daemon(told: CliError, asked: &Path, service: &Path) -> CliError {
+    let told = match asked != service && service.exists() {
+        true => told.try_this(format!(
+            "sudo nvpair-proxy --socket {} status          (the system service)",
+            service.display()
+        )),
+        false => told,
+    };
+    told.try_this("nvpair-proxy serve            (or --socket PATH if it runs elsewhere)")
 }
 
 /// The codes of the broker link (control-plane facts, section 4).
@@ -180,6 +197,20 @@ mod tests {
         for code in [-32000, -32002, -32010, -32602] {
             assert_eq!(refused(code, "x".into()).kind, Kind::Refused);
         }
+    }
+
+    #[test]
+    fn a_system_service_is_pointed_to_where_there_is_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let service = folder.path().join("control.sock");
+        let tries = |asked: &Path| {
+            let told = CliError::new(Kind::NoDaemon, "x");
+            no_daemon(told, asked, &service).tries
+        };
+        assert_eq!(tries(Path::new("/mine")).len(), 1);
+        std::fs::write(&service, "").unwrap();
+        assert!(tries(Path::new("/mine"))[0].starts_with("sudo nvpair-proxy --socket "));
+        assert_eq!(tries(&service).len(), 1, "it was asked already");
     }
 
     #[test]

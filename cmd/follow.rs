@@ -254,6 +254,7 @@ mod tests {
             node: None,
             limit,
             follow: true,
+            export: None,
         }
     }
 

@@ -1,6 +1,7 @@
 //! `generate`: writes completions/ and man/, or checks that they are as they would be written.
 //!
-//! Owns: which files there are. Leaves to others: what is in them (`completions`, `man`).
+//! Owns: which files there are. Leaves to others: what is in them (`completions`, `man`),
+//! units for service managers (`units`).
 //! Nothing here may depend on the machine: the output is committed.
 
 use std::collections::BTreeMap;
@@ -12,17 +13,23 @@ use anyhow::{Context, Result, bail};
 use clap::{Command, CommandFactory, ValueEnum};
 use clap_complete::{Generator, Shell};
 
-use crate::cli::{Cli, GenerateArgs};
+use crate::cli::{Cli, GenerateArgs, GenerateVerb};
 use crate::completions::script;
 use crate::errors::CliError;
 use crate::man;
 use crate::output;
+use crate::units;
 
 /// The folders that hold generated files and nothing else.
 const FOLDERS: [&str; 2] = ["completions", "man"];
 
 /// Runs it.
 pub fn run(args: &GenerateArgs) -> Result<ExitCode, CliError> {
+    match &args.verb {
+        Some(GenerateVerb::Systemd(args)) => return units::systemd(args),
+        Some(GenerateVerb::Launchd(args)) => return units::launchd(args),
+        None => {},
+    }
     let files = files()?;
     if args.check {
         check(&args.dir, &files)?;
@@ -38,7 +45,10 @@ fn files() -> Result<BTreeMap<PathBuf, Vec<u8>>> {
     let mut files = BTreeMap::new();
     for shell in Shell::value_variants() {
         let name = shell.file_name("nvpair-proxy");
-        files.insert(Path::new("completions").join(name), script(*shell));
+        files.insert(
+            Path::new("completions").join(name),
+            script(*shell)?.into_bytes(),
+        );
     }
     let mut root = Cli::command().disable_help_subcommand(true);
     root.build();

@@ -6,11 +6,14 @@
 mod agent;
 mod argv;
 mod cli;
+mod clients;
+mod complete;
 mod completions;
 mod connect;
 mod demo_engine;
 mod doctor;
 mod errors;
+mod export;
 mod fold;
 mod follow;
 mod generate;
@@ -21,11 +24,13 @@ mod models;
 mod names;
 mod nodes;
 mod output;
+mod replay;
 mod route;
 mod select;
 mod serve;
 mod set_port;
 mod status;
+mod units;
 mod workloads;
 
 use std::io::IsTerminal;
@@ -78,8 +83,10 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, CliError> {
         Verb::Nodes(args) => nodes::run(args, globals),
         Verb::Agent(args) => agent::run(args, globals),
         Verb::Doctor(args) => doctor::run(args, globals),
+        Verb::Replay(args) => replay::run(args, globals),
         Verb::Healthcheck(args) => healthcheck::run(args, globals),
         Verb::Completions(args) => completions::run(args),
+        Verb::Complete(args) => complete::run(args, globals),
         Verb::Generate(args) => generate::run(args),
         Verb::DemoEngine(args) => demo_engine::run(args, globals),
     }

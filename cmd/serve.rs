@@ -14,8 +14,10 @@ use nvpair_proxy::daemon::{self, Driver as DaemonDriver, Opened, Options, Row, S
 use nvpair_proxy::rules::log_level::LogLevel;
 use nvpair_proxy::state::settings::RequestSettings;
 use nvpair_proxy::telemetry::logging;
+use nvpair_proxy::telemetry::manager::Manager;
 
 use crate::cli::{Driver, Globals, ServeArgs};
+use crate::clients;
 use crate::connect;
 use crate::errors::{CliError, Kind};
 use crate::output::{self, Look, StartupRow};
@@ -50,6 +52,7 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
         log,
         drain: settings.drain_timeout,
         pool: settings.pool.clone(),
+        manager: Manager::of_process(brokered),
         driver: match driver {
             Driver::Stdio => DaemonDriver::Stdio,
             Driver::Ipc(endpoint) => DaemonDriver::Ipc(endpoint),
@@ -138,6 +141,8 @@ fn startup(opened: &Opened, demo: bool, look: &Look) -> String {
         if demo { "demo" } else { "standalone" },
         output::startup_table(&rows, look),
     );
+    let places = opened.rows.iter().map(|row| (row.engine, row.port));
+    text.push_str(&format!("{}\n", clients::table(places, look)));
     let tries: Vec<_> = opened.rows.iter().filter_map(try_line).collect();
     if demo && !tries.is_empty() {
         text.push_str(&format!("Try, in another terminal:\n{}\n", tries.concat()));

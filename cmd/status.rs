@@ -10,6 +10,7 @@ use nvpair_proxy::wire::control::{Mode, NodeKind, NodeState, NodeStatus, Status}
 use nvpair_proxy::wire::pool::PoolUsage;
 
 use crate::cli::{Globals, StatusArgs};
+use crate::clients;
 use crate::connect::{attached, with_daemon};
 use crate::errors::CliError;
 use crate::live::{self, Interrupt, View};
@@ -30,7 +31,8 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     if globals.json {
         output::print_json(&status)?;
     } else {
-        output::print(&render(&status, now_ms(), &Look::stdout(globals)))?;
+        let look = Look::stdout(globals);
+        output::print(&render(&status, now_ms(), &look, Parts::All))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -42,7 +44,7 @@ async fn watch(client: &ControlClient, globals: &Globals) -> Result<ExitCode, Cl
     let mut first = true;
     loop {
         let status = client.ask(async |c| c.status().await).await?;
-        let text = || render(&status, now_ms(), &Look::stdout(globals));
+        let text = || render(&status, now_ms(), &Look::stdout(globals), Parts::Changing);
         let reader = match &mut view {
             _ if globals.json => output::stream_json(&status)?,
             Some(view) => view.draw(&text())?,
@@ -72,7 +74,16 @@ pub fn since(now_ms: u64, at: u64) -> String {
     human_age(Duration::from_millis(now_ms.saturating_sub(at)))
 }
 
-fn render(status: &Status, now_ms: u64, look: &Look) -> String {
+/// What is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parts {
+    /// Everything.
+    All,
+    /// Without the clients' addresses, which hardly change and take room.
+    Changing,
+}
+
+fn render(status: &Status, now_ms: u64, look: &Look, parts: Parts) -> String {
     let mut text = look.heading("Facades");
     text.push_str(&facades(status, now_ms, look));
     text.push('\n');
@@ -86,6 +97,12 @@ fn render(status: &Status, now_ms: u64, look: &Look) -> String {
         text.push_str(&crate::nodes::pool::table(pool, look));
         text.push_str(&usage(pool.usage.as_ref()));
         text.push('\n');
+    }
+    let facades = status.facades.iter().map(|f| (f.engine, f.port));
+    let clients = clients::table(facades, look);
+    if parts == Parts::All && !clients.is_empty() {
+        text.push_str(&look.heading("Clients"));
+        text.push_str(&format!("{clients}\n"));
     }
     text.push_str(&summary(status));
     text
@@ -353,7 +370,7 @@ mod tests {
             color: false,
             width: Some(80),
         };
-        let text = render(&status(), 0, &look);
+        let text = render(&status(), 0, &look, Parts::All);
         assert!(
             text.lines().take(7).all(|l| l.chars().count() <= 80),
             "{text}"
@@ -387,13 +404,16 @@ mod tests {
                 since_at: 0,
             })
             .to_vec();
-        let text = render(&status, 0, &look);
+        let text = render(&status, 0, &look, Parts::All);
         for want in ["Ollama on 11434, or LM Studio on 1235", "nodes add ENGINE="] {
             assert!(text.contains(want), "{text}");
         }
+        assert!(text.contains("\nClients\n"), "{text}");
+        let text = render(&status, 0, &look, Parts::Changing);
+        assert!(!text.contains("Clients"), "{text}");
         status.facades.clear();
         status.daemon.mode = Mode::Broker;
-        let text = render(&status, 0, &look);
+        let text = render(&status, 0, &look, Parts::All);
         for want in ["has not asked for any", "has told of no machine", "yet."] {
             assert!(text.contains(want), "{text}");
         }
@@ -413,7 +433,7 @@ mod tests {
             color: false,
             width: None,
         };
-        let text = render(&status, 0, &look);
+        let text = render(&status, 0, &look, Parts::All);
         for id in ["tower ", "uuid-2 ", "uuid-3 "] {
             assert!(text.contains(&format!("  {id}")), "{id} in {text}");
         }

@@ -10,6 +10,7 @@ use nvpair_proxy::wire::control::{ModelEntry, TimelineEntry, Workload, WorkloadL
 use crate::cli::{Globals, WorkloadRef, WorkloadsArgs};
 use crate::connect::{attached, with_daemon};
 use crate::errors::{CliError, Kind};
+use crate::export;
 use crate::follow;
 use crate::names;
 use crate::output::{self, Fit, Look};
@@ -21,6 +22,9 @@ const DEFAULT_LIMIT: usize = 50;
 /// Runs it.
 pub fn run(args: &WorkloadsArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     let look = Look::stdout(globals);
+    if let Some(file) = &args.export {
+        return export::run(file, args, globals);
+    }
     if args.follow {
         return follow::run(args, globals);
     }

@@ -41,9 +41,12 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "workloads
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "models" -d 'Show the models of all nodes'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "route" -d 'Show where a request for a model would go now, and why'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "nodes" -d 'Show nodes, add some, remove some'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "agent" -d 'Join the engine on this machine to a gateway\'s node pool'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "doctor" -d 'Look for what may be wrong on this machine, each finding with its remedy'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "replay" -d 'Ask what would happen with recorded requests now, or send such requests again'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "healthcheck" -d 'Exit 0 if the daemon serves, for container and supervisor probes'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "completions" -d 'Print the completion script of a shell'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "generate" -d 'Write completions/ and man/, or print a unit for systemd or launchd'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l ipc -d 'Be driven by a parent that listens on this socket; implies --broker' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l config -d 'Configuration file; a named one must exist' -r -F
@@ -106,7 +109,8 @@ failed\t''
 cancelled\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l model -d 'Only those for this model' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l node -d 'Only those on this node, by id or by a name that only one node has' -r
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l limit -d 'At most so many, newest first [default: 50]; with --follow, rows on a terminal' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l limit -d 'At most so many, newest first [default: 50]; with --follow, rows on a terminal; with --export, the newest [default: all]' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l export -d 'Write the records of finished ones to FILE, for `replay`; - writes them to stdout' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
@@ -140,18 +144,22 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -l json
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -s v -l verbose -d 'Say more; for `serve`, log at debug'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove help" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove help" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove drain resume reset keys help" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove drain resume reset keys help" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
 never\t''"
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove help" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove help" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove help" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove help" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove help" -f -a "list" -d 'Show the nodes of all facades, where they are and how they are'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove help" -f -a "add" -d 'Add a node: it is probed, used while it answers, and there again after a restart'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove help" -f -a "remove" -d 'Remove a node that was added'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove drain resume reset keys help" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove drain resume reset keys help" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove drain resume reset keys help" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove drain resume reset keys help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove drain resume reset keys help" -f -a "list" -d 'Show the nodes of all facades, where they are and how they are'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove drain resume reset keys help" -f -a "add" -d 'Add a node: it is probed, used while it answers, and there again after a restart'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove drain resume reset keys help" -f -a "remove" -d 'Remove a node that was added'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove drain resume reset keys help" -f -a "drain" -d 'Let a pool node finish what it has, and give it nothing new'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove drain resume reset keys help" -f -a "resume" -d 'Use a drained pool node again'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove drain resume reset keys help" -f -a "reset" -d 'Close the circuit breakers of a pool node'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove drain resume reset keys help" -f -a "keys" -d 'Make, list and revoke the keys that workers register with'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove drain resume reset keys help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from list" -l engine -d 'Only this facade' -r -f -a "ollama\t''
 lmstudio\t''
 llamacpp\t''"
@@ -187,10 +195,78 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __f
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from remove" -s v -l verbose -d 'Say more; for `serve`, log at debug'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from remove" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from drain" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from drain" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from drain" -l wait -d 'Return when nothing runs on it any more'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from drain" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from drain" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from drain" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from drain" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from resume" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from resume" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from resume" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from resume" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from resume" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from resume" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from reset" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from reset" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from reset" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from reset" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from reset" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from reset" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from keys" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from keys" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from keys" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from keys" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from keys" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from keys" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from keys" -f -a "create" -d 'Make a key for one node; it is shown this once, with the command that uses it'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from keys" -f -a "list" -d 'Show the keys there are, without what is secret of them'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from keys" -f -a "revoke" -d 'End a key at once; its node is put out'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from keys" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from help" -f -a "list" -d 'Show the nodes of all facades, where they are and how they are'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from help" -f -a "add" -d 'Add a node: it is probed, used while it answers, and there again after a restart'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from help" -f -a "remove" -d 'Remove a node that was added'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from help" -f -a "drain" -d 'Let a pool node finish what it has, and give it nothing new'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from help" -f -a "resume" -d 'Use a drained pool node again'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from help" -f -a "reset" -d 'Close the circuit breakers of a pool node'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from help" -f -a "keys" -d 'Make, list and revoke the keys that workers register with'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l proxy-addr -d 'Registry of the gateway; port 9090 where none is given' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l node-id -d 'The node this is, as the key names it' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l engine -d 'What serves here' -r -f -a "ollama\t''
+lmstudio\t''
+llamacpp\t''
+vllm\t''
+tgi\t''
+openai\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l endpoint -d 'Where gateways reach the engine' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l engine-url -d 'Where the agent reaches it [default: http://127.0.0.1 and the engine\'s usual port]' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l node-key-file -d 'File with the node key, readable for its owner alone; without it NODE_KEY is read' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l proxy-fingerprint -d 'The registry\'s certificate has this digest' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l proxy-ca -d 'The registry\'s certificate is vouched for by those in this PEM file' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l max-concurrency -d 'Requests it runs side by side [default: what llama.cpp tells, else 1]' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l base-weight -d 'Its share of the traffic, beside the other nodes\' [default: its concurrency]' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l listen -d 'Take requests here, pass them to the engine and count them' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l drain-timeout -d 'How long requests under way may take at the end' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l sweep-interval -d 'How often the gateways look who drains: their `sweep_interval` [env: NODE_SWEEP_INTERVAL] [default: 5s]' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l log-format -d 'Form of the log on stderr' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand doctor" -l config -d 'Configuration file, as of serve' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand doctor" -l cluster-dir -d 'Folder of the cluster\'s certificates and pins [default: the running daemon\'s]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand doctor" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
@@ -201,6 +277,21 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand doctor" -l jso
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand doctor" -s v -l verbose -d 'Say more; for `serve`, log at debug'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand doctor" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand doctor" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l since -d 'Only what arrived in the last DURATION, such as 90s, 15m or 1h30m; of a FILE, in the last DURATION of the recording' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l last -d 'Only the newest N' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l engine -d 'Only this facade\'s' -r -f -a "ollama\t''
+lmstudio\t''
+llamacpp\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l speed -d 'Let requests follow each other X times as fast as recorded, 0.01 to 1000' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l send -d 'Send requests and measure, instead of only deciding'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand healthcheck" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand healthcheck" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
@@ -217,18 +308,82 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -s v -l verbose -d 'Say more; for `serve`, log at debug'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor healthcheck completions help" -f -a "serve" -d 'Run the daemon in the foreground'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor healthcheck completions help" -f -a "status" -d 'Show facades, nodes and their load, scheduler and counts'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor healthcheck completions help" -f -a "select" -d 'Pin a facade to one node, or let it choose again'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor healthcheck completions help" -f -a "set-port" -d 'Move a facade to another port; it is remembered'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor healthcheck completions help" -f -a "workloads" -d 'Show recent and live requests, or the timeline of one'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor healthcheck completions help" -f -a "models" -d 'Show the models of all nodes'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor healthcheck completions help" -f -a "route" -d 'Show where a request for a model would go now, and why'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor healthcheck completions help" -f -a "nodes" -d 'Show nodes, add some, remove some'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor healthcheck completions help" -f -a "doctor" -d 'Look for what may be wrong on this machine, each finding with its remedy'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor healthcheck completions help" -f -a "healthcheck" -d 'Exit 0 if the daemon serves, for container and supervisor probes'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor healthcheck completions help" -f -a "completions" -d 'Print the completion script of a shell'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor healthcheck completions help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -l check -d 'Write nothing; fail if anything there is out of date'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -a "systemd" -d 'Print a hardened unit for systemd'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -a "launchd" -d 'Print a property list for launchd (macOS)'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -l binary -d 'The binary that it starts [default: this one]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -l user -d 'A unit for your own user; the default'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -l system -d 'A unit for the machine, with a user of its own that systemd makes'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -l agent -d 'A unit for the agent of a pool node instead of the daemon'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from launchd" -l binary -d 'The binary that it starts [default: this one]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from launchd" -l log -d 'The file it logs to [default: ~/Library/Logs/nvpair-proxy.log]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from launchd" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from launchd" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from launchd" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from launchd" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from launchd" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from launchd" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from help" -f -a "systemd" -d 'Print a hardened unit for systemd'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from help" -f -a "launchd" -d 'Print a property list for launchd (macOS)'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay healthcheck completions generate help" -f -a "serve" -d 'Run the daemon in the foreground'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay healthcheck completions generate help" -f -a "status" -d 'Show facades, nodes and their load, scheduler and counts'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay healthcheck completions generate help" -f -a "select" -d 'Pin a facade to one node, or let it choose again'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay healthcheck completions generate help" -f -a "set-port" -d 'Move a facade to another port; it is remembered'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay healthcheck completions generate help" -f -a "workloads" -d 'Show recent and live requests, or the timeline of one'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay healthcheck completions generate help" -f -a "models" -d 'Show the models of all nodes'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay healthcheck completions generate help" -f -a "route" -d 'Show where a request for a model would go now, and why'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay healthcheck completions generate help" -f -a "nodes" -d 'Show nodes, add some, remove some'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay healthcheck completions generate help" -f -a "agent" -d 'Join the engine on this machine to a gateway\'s node pool'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay healthcheck completions generate help" -f -a "doctor" -d 'Look for what may be wrong on this machine, each finding with its remedy'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay healthcheck completions generate help" -f -a "replay" -d 'Ask what would happen with recorded requests now, or send such requests again'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay healthcheck completions generate help" -f -a "healthcheck" -d 'Exit 0 if the daemon serves, for container and supervisor probes'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay healthcheck completions generate help" -f -a "completions" -d 'Print the completion script of a shell'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay healthcheck completions generate help" -f -a "generate" -d 'Write completions/ and man/, or print a unit for systemd or launchd'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay healthcheck completions generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and __fish_seen_subcommand_from nodes" -f -a "list" -d 'Show the nodes of all facades, where they are and how they are'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and __fish_seen_subcommand_from nodes" -f -a "add" -d 'Add a node: it is probed, used while it answers, and there again after a restart'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and __fish_seen_subcommand_from nodes" -f -a "remove" -d 'Remove a node that was added'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and __fish_seen_subcommand_from nodes" -f -a "drain" -d 'Let a pool node finish what it has, and give it nothing new'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and __fish_seen_subcommand_from nodes" -f -a "resume" -d 'Use a drained pool node again'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and __fish_seen_subcommand_from nodes" -f -a "reset" -d 'Close the circuit breakers of a pool node'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and __fish_seen_subcommand_from nodes" -f -a "keys" -d 'Make, list and revoke the keys that workers register with'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and __fish_seen_subcommand_from generate" -f -a "systemd" -d 'Print a hardened unit for systemd'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and __fish_seen_subcommand_from generate" -f -a "launchd" -d 'Print a property list for launchd (macOS)'
+
+# Names that only a running daemon knows.
+function __fish_nvpair_proxy_live
+    set -l words (commandline -opc)
+    set -l current (commandline -ct)
+    command $words[1] complete -- $words[2..-1] "$current" 2>/dev/null
+end
+
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand select" -f -a "(__fish_nvpair_proxy_live)"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l model -x -a "(__fish_nvpair_proxy_live)"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l node -x -a "(__fish_nvpair_proxy_live)"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -l model -x -a "(__fish_nvpair_proxy_live)"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from add" -f -a "(__fish_nvpair_proxy_live)"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from remove" -f -a "(__fish_nvpair_proxy_live)"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand select; and not __fish_seen_subcommand_from ollama lmstudio llamacpp" -f -a "ollama lmstudio llamacpp"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand set-port; and not __fish_seen_subcommand_from ollama lmstudio llamacpp" -f -a "ollama lmstudio llamacpp"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand healthcheck; and not __fish_seen_subcommand_from ollama lmstudio llamacpp" -f -a "ollama lmstudio llamacpp"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions; and not __fish_seen_subcommand_from bash elvish fish powershell zsh" -f -a "bash elvish fish powershell zsh"

@@ -8,13 +8,15 @@
 //! | layer | module | what it is | may use |
 //! |---|---|---|---|
 //! | 0 | [`rules`] | the decisions: no clock, random, lock, socket, file, async | nothing |
+//! | 0 | [`sync`] | the locks of `state` under one name, so that a test can instrument them | nothing |
 //! | 1 | [`wire`] | shapes of what is sent and received | `rules` |
 //! | 2 | [`config`] | files, flags and environment to valid values | `rules`, `wire` |
 //! | 2 | [`store`] | what outlives the process, or is shared with others | `rules`, `wire` |
 //! | 2 | [`net`] | bytes in and out | `rules`, `wire` |
 //! | 2 | [`telemetry`] | the log | `rules`, `wire` |
-//! | 3 | [`state`] | the only locks; commands, queries and events | `rules`, `wire`, `config`, `store` |
+//! | 3 | [`state`] | the only locks; commands, queries and events | `rules`, `sync`, `wire`, `config`, `store` |
 //! | 4 | [`demo`] | sample engines | up to `state` |
+//! | 4 | [`replay`] | recorded workloads again, dry or sent | up to `state` |
 //! | 5 | [`facade`] | the path of a request | `rules`, `wire`, `net`, `telemetry`, `state` |
 //! | 6 | [`control`] | the local socket | `rules`, `wire`, `net`, `state` |
 //! | 6 | [`broker`] | the link to a parent | `rules`, `wire`, `net`, `state` |
@@ -60,7 +62,8 @@
 //! 3. `daemon::commands` is their only reader: it decides with [`rules::port`], moves the listener
 //!    (`daemon::supervisor`), saves ([`store::ports`]) and emits what follows ([`state::events`]).
 //! 4. A read does not queue: [`state::query`] answers at once. `workloads --follow` subscribes to
-//!    [`state::follow`]; what ended goes to [`store::journal`].
+//!    [`state::follow`]; what ended goes to [`store::journal`], and from there through
+//!    [`state::replays`] to [`replay`].
 
 pub mod agent;
 pub mod broker;
@@ -73,8 +76,10 @@ pub mod doctor;
 pub mod facade;
 pub mod net;
 pub mod registry;
+pub mod replay;
 pub mod rules;
 pub mod state;
 pub mod store;
+pub mod sync;
 pub mod telemetry;
 pub mod wire;

@@ -8,15 +8,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each module and those it may use, itself aside.
-const TABLE: [(&str, &str); 16] = [
+const TABLE: [(&str, &str); 17] = [
     ("rules", ""),
     ("wire", "rules"),
     ("config", "rules wire"),
     ("store", "rules wire"),
     ("net", "rules wire"),
     ("telemetry", "rules wire"),
-    ("state", "rules wire config store"),
+    ("state", "rules sync wire config store"),
     ("demo", "rules wire config store net telemetry state"),
+    ("replay", "rules wire config store net telemetry state"),
     ("facade", "rules wire net telemetry state"),
     ("control", "rules wire net state"),
     ("broker", "rules wire net state"),
@@ -26,7 +27,7 @@ const TABLE: [(&str, &str); 16] = [
     ("director", "rules wire net state config"),
     (
         "daemon",
-        "rules wire config store net telemetry state demo facade control broker registry director",
+        "rules wire config store net telemetry state demo replay facade control broker registry director",
     ),
     // It looks at what the others use, and changes nothing.
     (

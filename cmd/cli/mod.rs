@@ -5,9 +5,11 @@
 
 mod agent;
 mod doctor;
+mod generate;
 mod nodes;
 mod pool;
 mod query;
+mod replay;
 mod serve;
 
 use std::path::PathBuf;
@@ -21,11 +23,13 @@ use nvpair_proxy::rules::units;
 
 pub use agent::AgentArgs;
 pub use doctor::DoctorArgs;
+pub use generate::{GenerateArgs, GenerateVerb, LaunchdArgs, SystemdArgs};
 pub use nodes::{NodesAddArgs, NodesArgs, NodesListArgs, NodesRemoveArgs, NodesVerb};
 pub use pool::{
     DrainArgs, KeyCreateArgs, KeyRevokeArgs, KeysArgs, KeysVerb, PoolNodeArgs, PoolVerb,
 };
 pub use query::{HealthcheckArgs, ModelsArgs, RouteArgs, StatusArgs, WorkloadRef, WorkloadsArgs};
+pub use replay::ReplayArgs;
 pub use serve::{Driver, ServeArgs};
 
 const ROOT_EXAMPLES: &str = "\
@@ -36,6 +40,7 @@ Examples:
   nvpair-proxy workloads --engine ollama      recent and live requests
   nvpair-proxy select ollama tower.lan        send everything to one node
   nvpair-proxy doctor                         if something does not work
+  nvpair-proxy replay --since 1h              the last hour's requests with the nodes of now
 
 Exit codes:
   0  done
@@ -109,12 +114,16 @@ pub enum Verb {
     Agent(Box<AgentArgs>),
     /// Look for what may be wrong on this machine, each finding with its remedy
     Doctor(DoctorArgs),
+    /// Ask what would happen with recorded requests now, or send such requests again
+    Replay(ReplayArgs),
     /// Exit 0 if the daemon serves, for container and supervisor probes
     Healthcheck(HealthcheckArgs),
     /// Print the completion script of a shell
     Completions(CompletionsArgs),
-    /// Write completions/ and man/
+    /// Print the names that may stand at the end of a line, for the completion scripts
     #[command(hide = true)]
+    Complete(CompleteArgs),
+    /// Write completions/ and man/, or print a unit for systemd or launchd
     Generate(GenerateArgs),
     /// Run one sample engine
     #[command(hide = true)]
@@ -175,15 +184,15 @@ pub struct CompletionsArgs {
     pub shell: Shell,
 }
 
-/// `generate`.
+/// `complete`.
 #[derive(Debug, Args)]
-pub struct GenerateArgs {
-    /// Folder that holds completions/ and man/
-    #[arg(default_value = ".")]
-    pub dir: PathBuf,
-    /// Write nothing; fail if anything there is out of date
-    #[arg(long)]
-    pub check: bool,
+pub struct CompleteArgs {
+    /// Longest wait for a daemon that is there; where none is, nothing is waited for
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = units::parse_duration)]
+    pub within: Duration,
+    /// Words of the line behind the program's name, the one under the cursor last
+    #[arg(last = true)]
+    pub words: Vec<String>,
 }
 
 /// `demo-engine`.

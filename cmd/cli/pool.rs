@@ -73,12 +73,20 @@ pub struct KeysArgs {
     pub verb: Option<KeysVerb>,
 }
 
+const KEYS_LIST_EXAMPLES: &str = "\
+Examples:
+  nvpair-proxy nodes keys list
+  nvpair-proxy nodes keys list --json | jq -r '.keys[].node_id'
+
+With --json: {schema_version, keys: [{name, node_id, allow: [], models: [], created_at}]}";
+
 /// What can be done with keys.
 #[derive(Debug, Subcommand)]
 pub enum KeysVerb {
     /// Make a key for one node; it is shown this once, with the command that uses it
     Create(KeyCreateArgs),
     /// Show the keys there are, without what is secret of them
+    #[command(after_help = KEYS_LIST_EXAMPLES)]
     List,
     /// End a key at once; its node is put out
     Revoke(KeyRevokeArgs),
@@ -119,8 +127,17 @@ pub struct KeyCreateArgs {
     pub engine: PoolEngine,
 }
 
+const REVOKE_EXAMPLES: &str = "\
+Examples:
+  nvpair-proxy nodes keys revoke rig
+
+Requests that its node answers already go on; what waits there is sent elsewhere.
+
+With --json: {schema_version, info: {name, node_id, allow: [], models: [], created_at}, evicted}";
+
 /// `nodes keys revoke`.
 #[derive(Debug, Args)]
+#[command(after_help = REVOKE_EXAMPLES)]
 pub struct KeyRevokeArgs {
     /// What the key is called
     pub name: String,

@@ -3,6 +3,8 @@
 //!
 //! Owns: their flags, and how a workload is named. Leaves to others: running them (their files).
 
+use std::path::PathBuf;
+
 use clap::Args;
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use nvpair_proxy::config::kinds::engine_named as engine;
@@ -44,6 +46,8 @@ Examples:
   nvpair-proxy workloads 90               its timeline, if only one facade has a 90
   nvpair-proxy workloads ollama/90
   nvpair-proxy workloads --follow         changes as they happen, until Ctrl-C
+  nvpair-proxy workloads --export week.jsonl          for `replay` here or elsewhere
+  nvpair-proxy workloads --export - --model qwen3:8b | gzip > qwen.jsonl.gz
   nvpair-proxy workloads --follow --json | jq -c 'select(.workload.state == \"failed\")'
 
 With --json: {schema_version, workloads: [{engine, id, run_id, model, path, body_bytes, state, node,
@@ -53,7 +57,12 @@ timeline is there with an ID only; stats, once ended, are as on the broker link.
 
 A line of --follow --json is {schema_version, seq, missed, workload}: seq counts the changes of that
 workload from 1; missed is above 0 where this reader was too slow, and so many changes of any
-workload are not there.";
+workload are not there.
+
+--export writes what the journal has of finished workloads, a line of JSON each, oldest first: times,
+engine, model, path, length, nodes tried, outcome and counts, never content. The file is for its owner
+only (0600) and appears whole or not at all; an earlier export of that name is replaced, any other file
+is not.";
 
 /// `workloads`.
 #[derive(Debug, Args)]
@@ -61,7 +70,7 @@ workload are not there.";
 pub struct WorkloadsArgs {
     /// Show the timeline of this one: ENGINE/ID, or ID where it is unique
     #[arg(value_name = "ID", value_parser = workload_ref)]
-    #[arg(conflicts_with_all = ["state", "model", "node", "limit", "follow"])]
+    #[arg(conflicts_with_all = ["state", "model", "node", "limit", "follow", "export"])]
     pub id: Option<WorkloadRef>,
     /// Only this facade
     #[arg(long, value_parser = engine_parser())]
@@ -75,13 +84,17 @@ pub struct WorkloadsArgs {
     /// Only those on this node, by id or by a name that only one node has
     #[arg(long)]
     pub node: Option<String>,
-    /// At most so many, newest first [default: 50]; with --follow, rows on a terminal
+    /// At most so many, newest first [default: 50]; with --follow, rows on a terminal; with --export,
+    /// the newest [default: all]
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
     /// Show changes as they happen, until Ctrl-C: on a terminal the newest ones in place, in a pipe a
     /// line for each change from now on
     #[arg(long)]
     pub follow: bool,
+    /// Write the records of finished ones to FILE, for `replay`; - writes them to stdout
+    #[arg(long, value_name = "FILE", conflicts_with = "follow")]
+    pub export: Option<PathBuf>,
 }
 
 /// One workload on the command line: `90`, `ollama/90` or `RUN/ollama/90`.
@@ -120,8 +133,8 @@ Examples:
   nvpair-proxy route --engine ollama --model qwen3:8b --json | jq '.candidates[].node'
 
 With --json: {schema_version, engine, model, policy, generation, pin,
-  candidates: [{node, name, address, pending, pressure, reserved, in_flight, load, slots, warm,
-    pinned}],
+  candidates: [{node, name, address, pending, pressure, reserved, in_flight, load, slots, weight,
+    ttft_ms?, tokens_per_second?, warm, pinned}],
   excluded: [{node, name, reason, near?}], nearest?}
 candidates are in the order in which they would be tried.";
 
@@ -145,7 +158,12 @@ Examples:
 
 With --json: {schema_version, healthy, reason?}
 
-Exit codes: 0 healthy; 1 no facade, or a named one, does not listen; 3 no daemon reachable.
+Exit codes:
+  0  healthy
+  1  no facade, or a named one, does not listen
+  2  wrong usage
+  3  no daemon reachable
+
 Nodes that are down do not count: restarting the daemon would not bring them back.";
 
 /// `healthcheck`.

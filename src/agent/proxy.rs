@@ -28,7 +28,7 @@ use tokio::task::JoinHandle;
 
 use crate::net::answers::refusal;
 use crate::net::body::{RequestBody, discard};
-use crate::net::upstream::{Address, Connection, Upstreams};
+use crate::net::upstream::{Address, Connection, Upstreams, Via};
 use crate::net::{headers, listen};
 use crate::rules::budget::Cap;
 use crate::rules::pool::endpoint::Endpoint;
@@ -99,7 +99,7 @@ impl Proxy {
         let address = listener.local_addr()?;
         let active = Active::none();
         let way = Arc::new(Way {
-            upstreams: Upstreams::new(None),
+            upstreams: Upstreams::new(None, Arc::default()),
             authority: engine.authority().into(),
             engine: engine.clone(),
             active: active.clone(),
@@ -169,7 +169,7 @@ impl Way {
             authority: &self.authority,
             host: &self.engine.host,
             port: self.engine.port,
-            peer: None,
+            via: Via::Plain,
         }
     }
 

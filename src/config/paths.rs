@@ -61,8 +61,12 @@ pub fn state_dir(env: Env) -> Option<PathBuf> {
     )
 }
 
-/// The configuration file: `…/nvpair-proxy/config.toml`.
+/// The configuration file: `$CONFIGURATION_DIRECTORY/config.toml` (systemd), else
+/// `…/nvpair-proxy/config.toml`.
 pub fn config_file(env: Env) -> Option<PathBuf> {
+    if let Some(dir) = first_of_list(env, "CONFIGURATION_DIRECTORY") {
+        return Some(dir.join("config.toml"));
+    }
     if let Some(dir) = absolute(env, "XDG_CONFIG_HOME") {
         return Some(dir.join(NAME).join("config.toml"));
     }
@@ -167,7 +171,15 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_file_follows_xdg() {
+    fn the_configuration_file_follows_systemd_then_xdg() {
+        let vars = [
+            ("CONFIGURATION_DIRECTORY", "/etc/nvpair-proxy"),
+            ("XDG_CONFIG_HOME", "/c"),
+        ];
+        assert_eq!(
+            config_file(&env(&vars)),
+            Some(PathBuf::from("/etc/nvpair-proxy/config.toml"))
+        );
         assert_eq!(
             config_file(&env(&[("XDG_CONFIG_HOME", "/c")])),
             Some(PathBuf::from("/c/nvpair-proxy/config.toml"))

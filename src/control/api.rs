@@ -16,6 +16,9 @@ use crate::wire::control::{
     PortSet, RankParam, Ranked, Removed, RouteExplained, Selected, Status, WorkloadChange,
     WorkloadList,
 };
+use crate::wire::replay::{
+    Arrival, ExportPart, ReplayAdded, ReplayCancelled, ReplayStarted, ReplayUpdate, Source, Speed,
+};
 
 /// The control socket's calls. `ControlApiServer` is what the daemon implements,
 /// `ControlApiClient` what a client calls.
@@ -60,6 +63,55 @@ pub trait ControlApi {
         model: Option<String>,
         node: Option<String>,
     ) -> SubscriptionResult;
+
+    /// Finished workloads as the journal keeps them, by arrival, in parts; each parameter narrows,
+    /// and the limit takes the newest. The last part says so: parts that end without it are not all.
+    #[subscription(
+        name = "workloads/export" => "workloads/exported",
+        unsubscribe = "workloads/unexport",
+        item = ExportPart,
+        param_kind = map
+    )]
+    async fn workloads_export(
+        &self,
+        engine: Option<EngineId>,
+        state: Option<WorkloadState>,
+        model: Option<String>,
+        node: Option<String>,
+        limit: Option<usize>,
+    ) -> SubscriptionResult;
+
+    /// Prepares a replay of the journal, or of what `replay/add` gives; it runs once it is
+    /// followed. Each of `engine`, `since_ms` and `last` narrows. A time counts back from now, or
+    /// from the last arrival of what is given.
+    #[method(name = "replay/start", param_kind = map)]
+    async fn replay_start(
+        &self,
+        engine: Option<EngineId>,
+        source: Option<Source>,
+        since_ms: Option<u64>,
+        last: Option<usize>,
+        send: Option<bool>,
+        speed: Option<Speed>,
+    ) -> RpcResult<ReplayStarted>;
+
+    /// Gives workloads to a prepared replay.
+    #[method(name = "replay/add", param_kind = map)]
+    async fn replay_add(&self, replay: u64, arrivals: Vec<Arrival>) -> RpcResult<ReplayAdded>;
+
+    /// Stops a replay: requests under way end, and its follower gets the report up to then; where
+    /// none are sent there is no report.
+    #[method(name = "replay/cancel", param_kind = map)]
+    async fn replay_cancel(&self, replay: u64) -> RpcResult<ReplayCancelled>;
+
+    /// Runs a prepared replay and follows it to its report. A follower that goes cancels it.
+    #[subscription(
+        name = "replay/subscribe" => "replay/update",
+        unsubscribe = "replay/unsubscribe",
+        item = ReplayUpdate,
+        param_kind = map
+    )]
+    async fn replay_subscribe(&self, replay: u64) -> SubscriptionResult;
 
     /// The merged catalogue.
     #[method(name = "models/list", param_kind = map)]

@@ -14,6 +14,7 @@ pub use super::api::ControlApiClient;
 pub use super::pool::PoolApiClient;
 use super::transport;
 use crate::wire::control::{Document, SCHEMA_VERSION, WorkloadChange};
+use crate::wire::replay::ReplayUpdate;
 
 /// Why a call has no result.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +62,9 @@ pub enum ClientError {
 
 /// Changes of workloads, as `workloads/subscribe` sends them.
 pub type Changes = Subscription<WorkloadChange>;
+
+/// Updates of a replay, as `replay/subscribe` sends them.
+pub type ReplayUpdates = Subscription<ReplayUpdate>;
 
 /// A connection to a daemon.
 pub struct ControlClient {

@@ -57,6 +57,21 @@ const METHODS: &[Method] = &[
         &["state", "model", "node"],
     ),
     Method("workloads/unsubscribe", Scope::Plain, &["subscription"]),
+    Method(
+        "workloads/export",
+        Scope::Filter,
+        &["state", "model", "node", "limit"],
+    ),
+    Method("workloads/unexport", Scope::Plain, &["subscription"]),
+    Method(
+        "replay/start",
+        Scope::Filter,
+        &["source", "since_ms", "last", "send", "speed"],
+    ),
+    Method("replay/add", Scope::Plain, &["replay", "arrivals"]),
+    Method("replay/cancel", Scope::Plain, &["replay"]),
+    Method("replay/subscribe", Scope::Plain, &["replay"]),
+    Method("replay/unsubscribe", Scope::Plain, &["subscription"]),
     Method("models/list", Scope::Filter, &["loaded"]),
     Method("route/explain", Scope::Facade, &["model"]),
     Method("nodes/list", Scope::Facade, &[]),
@@ -331,6 +346,7 @@ fn internal(method: &str) -> ErrorObjectOwned {
 mod tests {
     use super::*;
     use crate::control::api::ControlApiServer;
+    use crate::control::pool::{PoolApiServer, PoolHandlers};
     use crate::control::server::Handlers;
     use crate::control::socket::tests::{FakeQueries, engine};
     use crate::state::command::Commands;
@@ -350,13 +366,15 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_exactly_the_methods_of_the_trait() {
+    fn the_table_has_exactly_the_methods_of_the_traits() {
+        let queries = Arc::new(FakeQueries::default());
         let module = Handlers {
             commands: Commands::queue(1).0,
-            queries: Arc::new(FakeQueries::default()),
+            queries: queries.clone(),
         }
         .into_rpc();
-        let mut served: Vec<_> = module.method_names().collect();
+        let pool = PoolHandlers { queries }.into_rpc();
+        let mut served: Vec<_> = module.method_names().chain(pool.method_names()).collect();
         let mut listed: Vec<_> = METHODS.iter().map(|m| m.0).collect();
         served.sort_unstable();
         listed.sort_unstable();

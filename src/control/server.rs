@@ -18,6 +18,7 @@ use crate::state::command::{Command, Commands, Enable, LocalBackend, PrioritySna
 use crate::state::follow::Follower;
 use crate::state::named::{Details, NewNode};
 use crate::state::query::Queries;
+use crate::state::replays::{Parts, Replays};
 use crate::wire::broker::{NodeRecord, WorkloadState};
 use crate::wire::control::{
     Added, DaemonInfo, Done, EnabledPort, LevelSet, ModelList, NodeAdded, NodeGone, NodeList,
@@ -25,6 +26,9 @@ use crate::wire::control::{
     WorkloadFilter, WorkloadList,
 };
 use crate::wire::jsonrpc::CommandError;
+use crate::wire::replay::{
+    Arrival, ReplayAdded, ReplayCancelled, ReplayStarted, Source, Speed, Wanted,
+};
 
 /// The daemon's end of the trait.
 pub(super) struct Handlers {
@@ -105,6 +109,71 @@ impl ControlApiServer for Handlers {
             limit: None,
         });
         Ok(stream(follower, &pending.accept().await?).await?)
+    }
+
+    async fn workloads_export(
+        &self,
+        pending: PendingSubscriptionSink,
+        engine: Option<EngineId>,
+        state: Option<WorkloadState>,
+        model: Option<String>,
+        node: Option<String>,
+        limit: Option<usize>,
+    ) -> SubscriptionResult {
+        let filter = WorkloadFilter {
+            engine,
+            state,
+            model,
+            node,
+            limit,
+        };
+        let parts = self.replays().map(|replays| replays.export(filter));
+        hand_on(parts, pending).await
+    }
+
+    async fn replay_start(
+        &self,
+        engine: Option<EngineId>,
+        source: Option<Source>,
+        since_ms: Option<u64>,
+        last: Option<usize>,
+        send: Option<bool>,
+        speed: Option<Speed>,
+    ) -> RpcResult<ReplayStarted> {
+        let wanted = Wanted {
+            source: source.unwrap_or(Source::Journal),
+            engine,
+            since_ms,
+            last,
+            send: send.unwrap_or(false),
+            speed: speed.unwrap_or(Speed::RECORDED),
+        };
+        let started = self.replays().and_then(|replays| replays.start(wanted));
+        let replay = started.map_err(refused)?;
+        Ok(ReplayStarted { replay })
+    }
+
+    async fn replay_add(&self, replay: u64, arrivals: Vec<Arrival>) -> RpcResult<ReplayAdded> {
+        let added = self
+            .replays()
+            .and_then(|replays| replays.add(replay, arrivals));
+        let workloads = added.map_err(refused)?;
+        Ok(ReplayAdded { workloads })
+    }
+
+    async fn replay_cancel(&self, replay: u64) -> RpcResult<ReplayCancelled> {
+        let cancelled = self.replays().map(|replays| replays.cancel(replay));
+        let cancelled = cancelled.map_err(refused)?;
+        Ok(ReplayCancelled { cancelled })
+    }
+
+    async fn replay_subscribe(
+        &self,
+        pending: PendingSubscriptionSink,
+        replay: u64,
+    ) -> SubscriptionResult {
+        let parts = self.replays().and_then(|replays| replays.follow(replay));
+        hand_on(parts, pending).await
     }
 
     async fn models_list(
@@ -328,6 +397,39 @@ impl ControlApiServer for Handlers {
 
     async fn shutdown(&self) -> RpcResult<()> {
         self.commands.call(Command::Shutdown).await.map_err(refused)
+    }
+}
+
+impl Handlers {
+    fn replays(&self) -> Result<Arc<dyn Replays>, CommandError> {
+        let none = || CommandError::refused("this daemon replays nothing");
+        self.queries.replays().ok_or_else(none)
+    }
+}
+
+/// Hands the parts of an answer on as fast as the subscriber takes them. Dropped when it goes, they
+/// end the work behind them.
+async fn hand_on(
+    parts: Result<Parts, CommandError>,
+    pending: PendingSubscriptionSink,
+) -> SubscriptionResult {
+    let mut parts = match parts {
+        Ok(parts) => parts,
+        Err(error) => {
+            pending.reject(refused(error)).await;
+            return Ok(());
+        },
+    };
+    let sink = pending.accept().await?;
+    loop {
+        let part = tokio::select! {
+            part = parts.recv() => part,
+            () = sink.closed() => return Ok(()),
+        };
+        let Some(part) = part else { return Ok(()) };
+        if sink.send(part).await.is_err() {
+            return Ok(());
+        }
     }
 }
 

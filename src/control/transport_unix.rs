@@ -99,7 +99,7 @@ impl Listener {
     /// The next connection; `None` if its caller is not permitted, which drops it.
     pub(super) async fn accept(&self) -> io::Result<Option<Stream>> {
         let (stream, _) = self.0.accept().await?;
-        Ok(is_trusted(&stream).then_some(stream))
+        Ok(peer_is(&stream, may_call).then_some(stream))
     }
 }
 
@@ -108,7 +108,7 @@ pub(super) async fn dial(path: &Path) -> io::Result<Stream> {
     // The system's own message for a path that is too long does not say so.
     check_length(path).map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e.to_string()))?;
     let stream = UnixStream::connect(path).await?;
-    if !is_trusted(&stream) {
+    if !peer_is(&stream, may_be_called) {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             "another user's process listens there",
@@ -117,12 +117,21 @@ pub(super) async fn dial(path: &Path) -> io::Result<Stream> {
     Ok(stream)
 }
 
-/// Same effective user, or root. Asked at both ends: a client must not tell a stranger anything.
-fn is_trusted(stream: &UnixStream) -> bool {
+/// Whether the other end's user passes; the rule is given the peer's and our own effective one.
+fn peer_is(stream: &UnixStream, rule: fn(u32, u32) -> bool) -> bool {
     let own = rustix::process::geteuid().as_raw();
-    stream
-        .peer_cred()
-        .is_ok_and(|peer| peer.uid() == own || peer.uid() == 0)
+    stream.peer_cred().is_ok_and(|peer| rule(peer.uid(), own))
+}
+
+/// Who may steer the daemon: its own user, and root.
+fn may_call(peer: u32, own: u32) -> bool {
+    peer == own || peer == 0
+}
+
+/// Whom a client tells anything: the same, so that a stranger's socket learns nothing. Root calls
+/// any user's daemon, such as a system service's; it named that socket itself.
+fn may_be_called(peer: u32, own: u32) -> bool {
+    may_call(peer, own) || own == 0
 }
 
 fn check_length(path: &Path) -> Result<(), SocketError> {
@@ -221,6 +230,20 @@ mod tests {
         assert_eq!(mode(&path.with_extension("lock")), 0o600);
         drop(bound);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn users_are_apart_and_root_is_everywhere() {
+        for (peer, own, call, be_called) in [
+            (7, 7, true, true),
+            (8, 7, false, false),
+            (0, 7, true, true),
+            (7, 0, false, true),
+            (0, 0, true, true),
+        ] {
+            assert_eq!(may_call(peer, own), call, "{peer} calls {own}");
+            assert_eq!(may_be_called(peer, own), be_called, "{own} calls {peer}");
+        }
     }
 
     #[test]

@@ -525,11 +525,13 @@ fn now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::places::Places;
     use crate::net::sockets::Sockets;
     use crate::net::upstream::Upstreams;
     use crate::rules::discovery::Extra;
     use crate::rules::ids::RunId;
     use crate::rules::log_level::{LogFormat, LogLevel};
+    use crate::rules::places::Limits;
     use crate::rules::policy::Policy;
     use crate::state::activity::Activity;
     use crate::state::command::Commands;
@@ -576,11 +578,12 @@ mod tests {
         ));
         let context = Arc::new(Context {
             shared: shared.clone(),
-            upstreams: Upstreams::new(None),
-            sockets: Sockets::new(),
+            upstreams: Upstreams::new(None, Arc::default()),
+            sockets: Sockets::new(Arc::default()),
             cluster: None,
             lifetime: Arc::<Lifetime>::default(),
             activity: Activity::default(),
+            places: Places::new(Limits::of(None)),
             machine: "here".into(),
             on_failure: std::sync::OnceLock::new(),
         });

@@ -4,6 +4,7 @@
 //! `commands` carries commands out, `supervisor` holds the listeners.
 
 mod commands;
+mod heartbeat;
 mod journal;
 mod pool;
 pub mod registry;
@@ -22,16 +23,20 @@ use crate::demo;
 use crate::director;
 use crate::facade::Context;
 use crate::net::listen::Scope;
+use crate::net::places::Places;
 use crate::net::sockets::Sockets;
+use crate::net::stream::Network;
 use crate::net::tls::Cluster;
 use crate::net::upstream::Upstreams;
+use crate::replay::{self, Recordings};
 use crate::rules::ids::RunId;
+use crate::rules::places::Limits;
 use crate::rules::policy::Policy;
 use crate::state::activity::Activity;
 use crate::state::command::Commands;
 use crate::state::events::Events;
 use crate::state::facade::{Alone, Surroundings};
-use crate::state::lifetime::Lifetime;
+use crate::state::lifetime::{Lifetime, Phase};
 use crate::state::named::{Asks, Book};
 use crate::state::query::Queries;
 use crate::state::scheduler::Scheduler;
@@ -39,6 +44,7 @@ use crate::state::settings::RequestSettings;
 use crate::state::shared::Shared;
 use crate::store::ports::Ports;
 use crate::telemetry::logging::LogHandle;
+use crate::telemetry::manager::Manager;
 use crate::wire::control::{DaemonInfo, Mode};
 
 pub use crate::director::Row;
@@ -84,6 +90,8 @@ pub struct Options {
     pub drain: Duration,
     /// The node pool, if it runs.
     pub pool: Option<PoolSettings>,
+    /// The service manager that is told of start, life and end.
+    pub manager: Manager,
 }
 
 /// What a standalone start shows a person.
@@ -151,6 +159,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         log,
         drain,
         pool,
+        manager,
     } = options;
     let brokered = matches!(driver, Driver::Stdio | Driver::Ipc(_));
     let machine = machine_name();
@@ -177,15 +186,23 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
     let (desk, asks) = named.map(Asks::open).unzip();
     let journal = journal::start(state_dir.clone(), &shared.workloads);
     let lifetime = Arc::<Lifetime>::default();
+    let recordings = Recordings {
+        workloads: shared.workloads.clone(),
+        journal: state_dir.clone().zip(journal.clone()),
+    };
+    let replays = replay::Desk::new(shared.clone(), recordings, lifetime.clone());
+    shared.replay_with(Arc::new(replays));
     let in_cluster = cluster_dir.is_some();
     let cluster = open_cluster(cluster_dir)?;
+    let network = Arc::<Network>::default();
     let context = Arc::new(Context {
         shared: shared.clone(),
-        upstreams: Upstreams::new(cluster.clone()),
-        sockets: Sockets::new(),
+        upstreams: Upstreams::new(cluster.clone(), network.clone()),
+        sockets: Sockets::new(network),
         cluster,
         lifetime: lifetime.clone(),
         activity: Activity::default(),
+        places: Places::new(Limits::of(descriptors.limit)),
         machine: machine.clone(),
         on_failure: std::sync::OnceLock::new(),
     });
@@ -243,8 +260,9 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         None => None,
     };
     let mut parts = shutdown::Parts {
-        context,
+        context: context.clone(),
         executor,
+        manager: manager.clone(),
         server,
         journal,
         link: None,
@@ -277,6 +295,8 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
             parts.joined(started, begun, opened);
         },
     }
+    manager.ready(&heartbeat::summary(&context, Phase::Running));
+    heartbeat::start(manager, context, parts.executor.abort_handle());
     let ended = parts.until_stopped(stop, signals).await;
     if let Some(pool) = pool {
         pool.stop().await;

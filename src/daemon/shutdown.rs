@@ -25,14 +25,18 @@ use crate::state::events::Events;
 use crate::state::lifetime::Phase;
 use crate::state::query::Queries;
 use crate::store::journal::Journal;
+use crate::telemetry::manager::Manager;
 
-use super::{Driver, Opened, StartError, journal};
+use super::{Driver, Opened, StartError, heartbeat, journal};
 
 /// What is under way at a cut has this long to report its end.
 const REPORT_TIME: Duration = Duration::from_millis(1500);
 
 /// The parent has this long to read what is still queued.
 const FLUSH_TIME: Duration = Duration::from_millis(1000);
+
+/// After the drain, everything ends within this: the two above, the journal, and a slow machine.
+const CUT_TIME: Duration = Duration::from_secs(15);
 
 /// How a daemon ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +150,8 @@ pub struct Parts {
     pub fleet: Option<Fleet>,
     /// How long requests may go on after the stop.
     pub drain: Duration,
+    /// Told when the end begins.
+    pub manager: Manager,
 }
 
 impl Parts {
@@ -181,6 +187,8 @@ impl Parts {
             () = stop.asked() => {},
             name = signals.next() => tracing::info!(signal = name, "shutting down"),
         }
+        let status = heartbeat::summary(&self.context, Phase::Draining);
+        self.manager.stopping(&status, self.drain + CUT_TIME);
         if !self.drain.is_zero() {
             self.drain(&stop, &mut signals).await;
         }

@@ -14,10 +14,11 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::facade::Context;
 use crate::net::interfaces::Interfaces;
+use crate::net::stir::Stir;
 use crate::net::tls::Cluster;
 use crate::state::facade::Surroundings;
 
-/// Between two looks.
+/// Between two looks, if nothing stirs.
 const EVERY: Duration = Duration::from_secs(2);
 
 /// The surroundings as of the last look.
@@ -60,8 +61,14 @@ async fn watch(watched: Arc<Watched>, context: Weak<Context>) {
     let mut tick = interval(EVERY);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut was_member = false;
+    let cluster = watched.cluster.as_ref();
+    let stir = Stir::of(cluster.map_or_else(Vec::new, |c| c.members().folders()));
     loop {
-        tick.tick().await;
+        tokio::select! {
+            _ = tick.tick() => {},
+            () = stir.stirred() => {},
+        }
+        stir.arm();
         let Some(context) = context.upgrade() else {
             return;
         };

@@ -3,8 +3,9 @@
 //! Owns: the three budgets in sequence, the commit gate, noticing that the target left discovery.
 //! Leaves to others: what to do with a loss (`round`), streaming (`relay`).
 //!
-//! Commit and abandon exclude each other because one `select` decides both, the work first: a byte
-//! that is here wins over a node that is gone.
+//! Commit and abandon exclude each other by one claim ([`Fate`]): the gate makes it when it sees
+//! content, the watcher when the node is gone. The work is polled first, so that a byte that is here
+//! wins over a node that is gone.
 
 use http::{Request, Version, header, response};
 use http_body_util::BodyExt;
@@ -22,7 +23,9 @@ use crate::rules::gate::{Gate, Verdict as Content};
 use crate::rules::ids::NodeId;
 use crate::rules::outcome::{Effort, Failure};
 use crate::state::facade::Routing;
+use crate::state::fate::{Commit, Fate};
 
+use super::Facade;
 use super::relay::Held;
 use super::round::{Limits, Lost, Round};
 
@@ -47,14 +50,49 @@ pub async fn run(
     round: &Round,
     target: &Target,
     request: &mut Option<Request<RequestBody>>,
-) -> Result<Committed, Lost> {
-    let facade = round.report.facade();
+) -> Result<(Committed, Commit), Lost> {
+    let (facade, fate) = (round.report.facade(), Fate::default());
+    let work = answer(&facade.context.upstreams, target, request, round, &fate);
+    watched(facade, &target.node, &fate, work).await
+}
+
+/// Runs an attempt beside the watcher of its node. The attempt claims its commit itself, before it
+/// returns; dropped, it has closed its connection.
+///
+/// # Errors
+/// The attempt's own, or the node left discovery before it committed.
+pub async fn watched<T>(
+    facade: &Facade,
+    node: &NodeId,
+    fate: &Fate,
+    attempt: impl Future<Output = Result<T, Lost>>,
+) -> Result<T, Lost> {
     let mut changes = facade.state.changes();
     tokio::select! {
         biased;
-        result = answer(&facade.context.upstreams, target, request, round) => result,
-        () = gone(&mut changes, &target.node) => Err(Failure::TargetGone.into()),
+        result = attempt => result,
+        () = abandoned(&mut changes, node, fate) => Err(Failure::TargetGone.into()),
     }
+}
+
+/// Resolves when the node's leave has decided the attempt's fate: never, if content did before.
+async fn abandoned(
+    changes: &mut watch::Receiver<std::sync::Arc<Routing>>,
+    node: &NodeId,
+    fate: &Fate,
+) {
+    gone(changes, node).await;
+    if !fate.abandon() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Claims the commit of an attempt whose content is here.
+///
+/// # Errors
+/// The watcher was first.
+pub fn claim(fate: &Fate) -> Result<Commit, Lost> {
+    fate.commit().ok_or_else(|| Failure::TargetGone.into())
 }
 
 async fn answer(
@@ -62,7 +100,8 @@ async fn answer(
     target: &Target,
     request: &mut Option<Request<RequestBody>>,
     round: &Round,
-) -> Result<Committed, Lost> {
+    fate: &Fate,
+) -> Result<(Committed, Commit), Lost> {
     let limits = round.limits();
     let sent = upstreams
         .send(&target.into(), request, limits.response)
@@ -83,12 +122,13 @@ async fn answer(
         Effort::OnePass => Held::default(),
         Effort::Budget => first_content(&head, &mut body, limits).await?,
     };
-    Ok(Committed {
+    let committed = Committed {
         head,
         held,
         body,
         connection,
-    })
+    };
+    Ok((committed, claim(fate)?))
 }
 
 /// Waits for the first content. Framing of an event stream is held; an end without bytes commits.
@@ -147,7 +187,7 @@ fn not_sent(e: SendError) -> Lost {
 
 /// Resolves when the node is in neither overlay any more. Wakes on changes only: a quiet discovery
 /// costs nothing.
-pub async fn gone(changes: &mut watch::Receiver<std::sync::Arc<Routing>>, node: &NodeId) {
+async fn gone(changes: &mut watch::Receiver<std::sync::Arc<Routing>>, node: &NodeId) {
     while changes.borrow_and_update().knows(node) {
         if changes.changed().await.is_err() {
             // The facade itself is gone; its requests are ended otherwise.

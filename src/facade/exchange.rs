@@ -15,9 +15,11 @@ use hyper::body::Incoming;
 use crate::net::body::{Buffered, Collected, Oversized, RequestBody, collect};
 use crate::net::headers;
 use crate::rules::candidates::Target;
+use crate::rules::demand;
 use crate::rules::model_scan::ModelScan;
 use crate::rules::outcome::Effort;
 use crate::rules::usage::{Tap, TapKind};
+use crate::state::fate::Commit;
 
 use super::answer::Content;
 use super::attempt::{self, Committed};
@@ -93,11 +95,18 @@ pub async fn forward(report: Report, mut request: Request<Incoming>) -> Response
 impl Lane for Exchange {
     type Committed = Committed;
 
+    fn demand(&self) -> u64 {
+        match &self.body {
+            Outgoing::Replay(body) => demand::estimate(&body.whole()),
+            Outgoing::Once(_) => 0,
+        }
+    }
+
     async fn attempt(
         &mut self,
         round: &mut Round,
         target: &Arc<Target>,
-    ) -> Result<Committed, Lost> {
+    ) -> Result<(Committed, Commit), Lost> {
         let mut request = Some(self.request(target));
         attempt::run(round, target, &mut request).await
     }
@@ -124,7 +133,7 @@ impl Exchange {
         first: crate::rules::dispatch::Action,
     ) -> Response<Content> {
         match round.drive(&mut *self, first).await {
-            Ok((target, committed)) => self.commit(*round, target, committed),
+            Ok((target, committed, claimed)) => self.commit(*round, target, committed, claimed),
             Err(answer) => {
                 let page = self.head.headers.contains_key(header::ORIGIN);
                 own(round.answer(answer, page))
@@ -154,9 +163,10 @@ impl Exchange {
         mut round: Round,
         target: Arc<Target>,
         mut committed: Committed,
+        claimed: Commit,
     ) -> Response<Content> {
         let status = committed.head.status;
-        round.report.commit(&target, status.as_u16());
+        round.report.commit(&target, status.as_u16(), claimed);
         for (name, value) in round.response_headers(&target).into_iter().flatten() {
             if let Ok(value) = HeaderValue::try_from(value) {
                 committed.head.headers.insert(name, value);

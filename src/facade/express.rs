@@ -18,7 +18,6 @@ use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::FutureExt;
 use http::{HeaderMap, Method, Response, StatusCode, Uri};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
@@ -27,19 +26,22 @@ use crate::net::client_io::{ClientIo, Door};
 use crate::net::h1::framing::Tracker;
 use crate::net::h1::request::{self, Admission, Plain};
 use crate::net::h1::response::Head;
-use crate::net::sockets::{self, Answered, Exchange, READ, poll_read_into, put_chunk};
+use crate::net::sockets::{Answered, Exchange, READ, poll_read_into, put_chunk};
+use crate::net::stream::Stream;
 use crate::rules::budget::Cap;
 use crate::rules::candidates::Target;
+use crate::rules::demand;
 use crate::rules::dispatch::Verdict;
 use crate::rules::gate::{Gate, Verdict as Content};
 use crate::rules::model_scan::ModelScan;
 use crate::rules::outcome::{Effort, Failure};
 use crate::rules::route::{Class, classify, dialect};
 use crate::rules::usage::{Tap, TapKind};
+use crate::state::fate::{Commit, Fate};
 use crate::state::lifetime::Phase;
 
 use super::Facade;
-use super::attempt::gone;
+use super::attempt::{claim, watched};
 use super::relay::Liveness;
 use super::report::Report;
 use super::round::{Lane, Lost, Model, Round};
@@ -57,7 +59,7 @@ const WATCHED: usize = 512;
 /// A connection whose next request is not plain: what was read of it, and the rest.
 pub struct Handover {
     /// The connection.
-    pub io: ClientIo<TcpStream>,
+    pub io: ClientIo<Stream>,
     /// Bytes that were read already.
     pub read: BytesMut,
 }
@@ -67,7 +69,7 @@ pub struct Express {
     facade: Facade,
     door: Arc<Door>,
     client: IpAddr,
-    io: ClientIo<TcpStream>,
+    io: ClientIo<Stream>,
     buf: BytesMut,
     phase: watch::Receiver<Phase>,
     /// Whether a byte of the answer under way went out.
@@ -83,7 +85,7 @@ impl Express {
         facade: Facade,
         door: Arc<Door>,
         client: IpAddr,
-        io: ClientIo<TcpStream>,
+        io: ClientIo<Stream>,
         phase: watch::Receiver<Phase>,
     ) -> Self {
         Self {
@@ -201,7 +203,7 @@ impl Express {
             () = left(&mut self.io, &mut self.buf) => return Err(Over),
         };
         match driven {
-            Ok((target, answer)) => self.relay(*round, target, answer).await,
+            Ok((target, answer, claimed)) => self.relay(*round, target, answer, claimed).await,
             Err(answer) => {
                 let response = round.answer(answer, plain.origin.is_some());
                 self.write_own(response).await
@@ -243,6 +245,7 @@ impl Express {
         mut round: Round,
         target: Arc<Target>,
         answer: Begun,
+        claimed: Commit,
     ) -> Result<(), Over> {
         let Begun {
             answered,
@@ -255,7 +258,7 @@ impl Express {
             input,
             sent,
         } = answered;
-        round.report.commit(&target, head.status);
+        round.report.commit(&target, head.status, claimed);
         for (name, value) in round.response_headers(&target).into_iter().flatten() {
             head.add(name, &value);
         }
@@ -368,19 +371,8 @@ impl Express {
     }
 
     async fn write_own(&mut self, response: Response<Bytes>) -> Result<(), Over> {
-        let (head, body) = response.into_parts();
-        let mut out = BytesMut::with_capacity(256 + body.len());
-        let reason = head.status.canonical_reason().unwrap_or_default();
-        out.put_slice(format!("HTTP/1.1 {} {reason}\r\n", head.status.as_u16()).as_bytes());
-        for (name, value) in &head.headers {
-            out.put_slice(name.as_str().as_bytes());
-            out.put_slice(b": ");
-            out.put_slice(value.as_bytes());
-            out.put_slice(b"\r\n");
-        }
-        out.put_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
-        out.put_slice(&body);
         self.answering = true;
+        let out = answers::bytes(&response);
         self.io.write_all(&out).await.map_err(|_| Over)
     }
 }
@@ -442,19 +434,28 @@ struct Plainly<'a> {
 impl Lane for Plainly<'_> {
     type Committed = Begun;
 
-    async fn attempt(&mut self, round: &mut Round, target: &Arc<Target>) -> Result<Begun, Lost> {
-        let facade = round.report.facade();
-        let mut changes = facade.state.changes();
-        tokio::select! {
-            biased;
-            result = self.exchange(round, target) => result,
-            () = gone(&mut changes, &target.node) => Err(Failure::TargetGone.into()),
-        }
+    fn demand(&self) -> u64 {
+        demand::estimate(&self.body)
+    }
+
+    async fn attempt(
+        &mut self,
+        round: &mut Round,
+        target: &Arc<Target>,
+    ) -> Result<(Begun, Commit), Lost> {
+        let (facade, fate) = (round.report.facade(), Fate::default());
+        let work = self.exchange(round, target, &fate);
+        watched(facade, &target.node, &fate, work).await
     }
 }
 
 impl Plainly<'_> {
-    async fn exchange(&self, round: &Round, target: &Target) -> Result<Begun, Lost> {
+    async fn exchange(
+        &self,
+        round: &Round,
+        target: &Target,
+        fate: &Fate,
+    ) -> Result<(Begun, Commit), Lost> {
         if target.is_tls() {
             // It became one while this request waited: never in plain text.
             return Err(lost("the node takes requests over TLS only"));
@@ -466,7 +467,8 @@ impl Plainly<'_> {
             return Err(Failure::Status(status).into());
         }
         let gate = Gate::for_response(answered.head.content_type.as_deref(), limits.gate);
-        content(answered, gate, limits.response).await
+        let begun = content(answered, gate, limits.response).await?;
+        Ok((begun, claim(fate)?))
     }
 
     async fn send(&self, round: &Round, target: &Target, cap: Cap) -> Result<Answered, Lost> {
@@ -476,7 +478,7 @@ impl Plainly<'_> {
             let (stream, reused) = match pool.take(&target.authority) {
                 Some(stream) => (stream, true),
                 None => {
-                    let dialled = Box::pin(sockets::dial(target)).await;
+                    let dialled = Box::pin(pool.dial(target)).await;
                     (dialled.map_err(|e| lost(&e.kind().to_string()))?, false)
                 },
             };
@@ -588,12 +590,12 @@ fn deadline(cap: Cap) -> Option<Instant> {
     }
 }
 
-async fn read(stream: &mut TcpStream, buf: &mut BytesMut) -> std::io::Result<usize> {
+async fn read(stream: &mut Stream, buf: &mut BytesMut) -> std::io::Result<usize> {
     std::future::poll_fn(|cx| poll_read_into(stream, buf, READ, cx)).await
 }
 
 /// Reads within the silence that is allowed.
-async fn within(idle: Cap, stream: &mut TcpStream, buf: &mut BytesMut) -> std::io::Result<usize> {
+async fn within(idle: Cap, stream: &mut Stream, buf: &mut BytesMut) -> std::io::Result<usize> {
     match idle {
         Cap::Off => read(stream, buf).await,
         Cap::After(allowed) => tokio::time::timeout(allowed, read(stream, buf)).await?,
@@ -601,7 +603,7 @@ async fn within(idle: Cap, stream: &mut TcpStream, buf: &mut BytesMut) -> std::i
 }
 
 /// Resolves when the client left; what it sends meanwhile is kept for its next request.
-async fn left(io: &mut ClientIo<TcpStream>, buf: &mut BytesMut) {
+async fn left(io: &mut ClientIo<Stream>, buf: &mut BytesMut) {
     while buf.len() < PIPELINED {
         let read = std::future::poll_fn(|cx| poll_read_into(io, buf, WATCHED, cx)).await;
         if !matches!(read, Ok(n) if n > 0) {
@@ -613,7 +615,7 @@ async fn left(io: &mut ClientIo<TcpStream>, buf: &mut BytesMut) {
 }
 
 async fn write_both(
-    io: &mut ClientIo<TcpStream>,
+    io: &mut ClientIo<Stream>,
     mut first: &[u8],
     mut second: &[u8],
 ) -> std::io::Result<()> {

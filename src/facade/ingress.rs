@@ -22,8 +22,10 @@ use tokio::time::timeout;
 use crate::net::answers;
 use crate::net::body::{RequestBody, discard};
 use crate::net::headers;
-use crate::net::upstream::{Address, Connection};
+use crate::net::places::Place;
+use crate::net::upstream::{Address, Connection, Via};
 use crate::rules::addresses::authority;
+use crate::rules::ingress::Refusal as Door;
 use crate::rules::route::dialect;
 use crate::state::facade::InFlight;
 
@@ -41,6 +43,10 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 enum Refusal {
     /// This node is no member, or the peer's certificate is not pinned.
     NotPinned,
+    /// The target is neither a path nor a URL.
+    BadTarget,
+    /// The peer asks for a tunnel.
+    NoTunnels,
     /// No healthy engine is known here.
     NoBackend,
     /// The engine gave no answer.
@@ -54,6 +60,12 @@ impl Refusal {
                 StatusCode::FORBIDDEN,
                 "cluster-auth",
                 "client certificate is not a pinned member of this node's cluster",
+            ),
+            Self::BadTarget => (StatusCode::BAD_REQUEST, "bad-target", server::BAD_TARGET),
+            Self::NoTunnels => (
+                StatusCode::METHOD_NOT_ALLOWED,
+                "no-tunnels",
+                server::NO_TUNNELS,
             ),
             Self::NoBackend => (
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -72,23 +84,28 @@ impl Refusal {
 
 /// Serves a peer's connection. Without a cluster, or while this node is no member of it, there is
 /// nobody to speak to.
-pub async fn connection(facade: Facade, stream: TcpStream, client: SocketAddr) {
+pub async fn connection(facade: Facade, stream: TcpStream, client: SocketAddr, place: Place) {
     let Some(cluster) = facade.context.cluster.clone() else {
         return;
     };
     let engine = facade.state.engine();
+    // A flood of handshakes must not take all memory and every core.
+    let Some(shaking) = place.shake() else {
+        return tracing::debug!(%engine, "too many handshakes at once");
+    };
     let stream = match timeout(HANDSHAKE, cluster.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(e)) => return tracing::debug!(%engine, reason = %e, "no handshake with a peer"),
         Err(_) => return tracing::debug!(%engine, "a peer was too slow for a handshake"),
     };
+    drop(shaking);
     let shown = stream.get_ref().1.peer_certificates();
     let Some(leaf) = shown.and_then(|chain| Some(chain.first()?.clone().into_owned())) else {
         return;
     };
     let leaf = Arc::new(leaf);
     let context = facade.context.clone();
-    server::serve(&context.lifetime, stream, move |door, request| {
+    server::serve(&context.lifetime, stream, place, move |door, request| {
         let (facade, leaf) = (facade.clone(), leaf.clone());
         async move {
             let route = dialect(request.uri().path());
@@ -129,6 +146,11 @@ async fn pass(
     mut request: Request<Incoming>,
     counted: InFlight,
 ) -> Result<Response<Content>, Refusal> {
+    match server::ill_aimed(&request) {
+        None => {},
+        Some(Door::BadTarget) => return Err(Refusal::BadTarget),
+        Some(_) => return Err(Refusal::NoTunnels),
+    }
     let Some(backend) = Backend::of(facade) else {
         discard(request.into_body());
         return Err(Refusal::NoBackend);
@@ -217,7 +239,7 @@ impl Backend {
             authority: &self.name,
             host: &self.host,
             port: self.port,
-            peer: None,
+            via: Via::Plain,
         }
     }
 }

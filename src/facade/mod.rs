@@ -23,6 +23,7 @@ mod upgrade;
 use std::sync::Arc;
 
 use crate::net::confirm;
+use crate::net::places::Places;
 use crate::net::sockets::Sockets;
 use crate::net::tls::Cluster;
 use crate::net::upstream::Upstreams;
@@ -33,7 +34,7 @@ use crate::state::facade::{FacadeState, Routing};
 use crate::state::lifetime::Lifetime;
 use crate::state::shared::Shared;
 
-pub use server::accept;
+pub use server::{accept, plaintext};
 
 /// Told of a transport failure on the request path, so that a driver may probe early.
 pub type OnFailure = Box<dyn Fn(EngineId, &NodeId) + Send + Sync>;
@@ -52,6 +53,8 @@ pub struct Context {
     pub lifetime: Arc<Lifetime>,
     /// When each node was last reported alive.
     pub activity: Activity,
+    /// How many clients may be connected, over all facades.
+    pub places: Places,
     /// This machine's name, which may stand in `Host`.
     pub machine: String,
     /// Told of transport failures.

@@ -11,12 +11,12 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
 use crate::net::upstream::Connection;
 use crate::rules::budget::Cap;
@@ -221,9 +221,7 @@ impl Body for Relay {
             Poll::Ready(Some(Ok(frame))) => {
                 self.passing(&frame);
                 if let Some(s) = &mut self.silence {
-                    s.timer
-                        .as_mut()
-                        .reset(tokio::time::Instant::now() + s.allowed);
+                    s.timer.as_mut().reset(Instant::now() + s.allowed);
                 }
                 if self.body.is_end_stream() {
                     self.upstream_ended();

@@ -8,9 +8,10 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::{Method, Uri};
+use tokio::time::Instant;
 
 use crate::net::client_io::Door;
 use crate::rules::candidates::Target;
@@ -21,6 +22,7 @@ use crate::rules::pool::ema::Sample;
 use crate::rules::usage::Stats;
 use crate::state::events::Notice;
 use crate::state::facade::InFlight;
+use crate::state::fate::Commit;
 use crate::state::lifetime::Phase;
 use crate::state::pool::Lease;
 use crate::state::scheduler::Claim;
@@ -165,8 +167,8 @@ impl Account {
         }
     }
 
-    /// An answer of this node goes to the client.
-    pub fn commit(&mut self, target: &Arc<Target>, status: u16) {
+    /// An answer of this node goes to the client. Takes the claim that made it the answer.
+    pub fn commit(&mut self, target: &Arc<Target>, status: u16, _claimed: Commit) {
         self.status = status;
         self.node = Some(target.node.clone());
         self.answering = Some(target.clone());

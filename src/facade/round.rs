@@ -13,13 +13,14 @@ use http::{Response, StatusCode};
 use crate::net::answers;
 use crate::rules::budget::Cap;
 use crate::rules::candidates::{Candidate, Target, drop_shared};
-use crate::rules::dispatch::{Action, Answer, Dispatch, Event, Hold};
+use crate::rules::dispatch::{Action, Answer, Dispatch, Event, Withheld};
 use crate::rules::gate::GateMode;
 use crate::rules::ids::{JobId, NodeId};
 use crate::rules::nearest::nearest;
 use crate::rules::outcome::{Effort, Failure};
 use crate::rules::policy::Ask;
 use crate::rules::route::dialect;
+use crate::state::fate::Commit;
 use crate::state::pool::Place;
 
 use super::report::Report;
@@ -64,12 +65,15 @@ pub trait Lane {
     /// What a committed attempt leaves to be streamed.
     type Committed;
 
-    /// One attempt, up to its commit.
+    /// Tokens that its request may need, estimated.
+    fn demand(&self) -> u64;
+
+    /// One attempt, up to its commit and the claim of it.
     fn attempt(
         &mut self,
         round: &mut Round,
         target: &Arc<Target>,
-    ) -> impl Future<Output = Result<Self::Committed, Lost>> + Send;
+    ) -> impl Future<Output = Result<(Self::Committed, Commit), Lost>> + Send;
 }
 
 /// One request on its way.
@@ -83,6 +87,8 @@ pub struct Round {
     /// The model, where it decides.
     model: Option<Model>,
     body_bytes: u64,
+    /// Tokens that it may need, once somebody wanted to know.
+    demand: Option<u64>,
     /// Its body can be sent once only.
     once: bool,
     candidates: Vec<Candidate>,
@@ -105,6 +111,7 @@ impl Round {
             effort,
             model,
             body_bytes,
+            demand: None,
             once,
             candidates,
         };
@@ -116,10 +123,10 @@ impl Round {
         &mut self,
         lane: &mut L,
         mut action: Action,
-    ) -> Result<(Arc<Target>, L::Committed), Answer> {
+    ) -> Result<(Arc<Target>, L::Committed, Commit), Answer> {
         loop {
             let event = match action {
-                Action::Resolve => self.resolve(),
+                Action::Resolve => self.resolve(lane)?,
                 Action::Send { candidate, .. } if !self.stays(candidate) => Event::Gone,
                 Action::Send { candidate, last } => {
                     if let Err(why) = self.hold(candidate).await {
@@ -128,7 +135,7 @@ impl Round {
                     }
                     let target = self.place(candidate, last);
                     match lane.attempt(self, &target).await {
-                        Ok(committed) => return Ok((target, committed)),
+                        Ok((committed, claimed)) => return Ok((target, committed, claimed)),
                         Err(lost) => {
                             self.lost(&target, &lost, last);
                             Event::Failed(lost.failure)
@@ -152,7 +159,7 @@ impl Round {
     }
 
     /// A pool node takes a request under a lease only.
-    async fn hold(&mut self, candidate: usize) -> Result<(), Hold> {
+    async fn hold(&mut self, candidate: usize) -> Result<(), Withheld> {
         let target = &self.candidates[candidate].target;
         if target.pooled().is_none() {
             return Ok(());
@@ -168,7 +175,7 @@ impl Round {
             lease: format!("{run}/{engine}/{id}/{attempt}").into(),
             slots: target.slots,
         };
-        let admissions = shared.admissions().ok_or(Hold::StoreDown)?;
+        let admissions = shared.admissions().ok_or(Withheld::StoreDown)?;
         // On the heap: requests that need no place shall not carry its room.
         let lease = admissions.admit(place).await?;
         self.report.hold(lease);
@@ -189,7 +196,7 @@ impl Round {
     }
 
     /// Looks the candidates up as they are now, and counts the request on the chosen one.
-    fn resolve(&mut self) -> Event {
+    fn resolve<L: Lane>(&mut self, lane: &L) -> Result<Event, Answer> {
         let facade = self.report.facade().clone();
         let naming = facade.state.engine().spec().naming;
         let model = self.model.as_ref().map(|m| naming.normalize(&m.name));
@@ -197,6 +204,14 @@ impl Round {
         self.candidates.clear();
         self.candidates
             .extend_from_slice(routing.view.candidates(model.as_deref()));
+        let resting = model
+            .as_deref()
+            .map_or(&[][..], |m| routing.view.resting(m));
+        if let Some(too_long) = fit(&mut self.candidates, &mut self.demand, lane)
+            && resting.is_empty()
+        {
+            return Err(too_long);
+        }
         let claim = self.model.is_some().then_some(&mut self.report.claim);
         let ask = Ask {
             engine: facade.state.engine(),
@@ -205,7 +220,6 @@ impl Round {
         };
         let scheduler = &facade.context.shared.scheduler;
         let full = scheduler.order(ask, &mut self.candidates, claim);
-        let resting = model.map_or(&[][..], |m| routing.view.resting(&m));
         if routing.view.shares_addresses() {
             drop_shared(&mut self.candidates);
         }
@@ -227,7 +241,7 @@ impl Round {
         let candidates = self.candidates.len();
         let held = owners.len() > candidates;
         self.admit(owners);
-        Event::Resolved { candidates, held }
+        Ok(Event::Resolved { candidates, held })
     }
 
     /// With a model and an owner it is a workload from now on.
@@ -332,6 +346,14 @@ impl Round {
                     short.to_owned(),
                 )
             },
+            Answer::TooLong { needs, fits } => {
+                let text = format!(
+                    "the request may need about {needs} tokens, and the largest context of a node \
+                     with this model has {fits}; shorten it, or ask for fewer tokens"
+                );
+                let short = "the request fits no node's context".to_owned();
+                (StatusCode::BAD_REQUEST, text, short)
+            },
             Answer::Attempt(failure) => {
                 let status = match failure {
                     Failure::NoContent => StatusCode::GATEWAY_TIMEOUT,
@@ -400,6 +422,20 @@ impl Round {
             .collect();
         format!("{none}; nearest: {}", near.join(", "))
     }
+}
+
+/// Takes candidates out whose context the request does not fit; the answer if that were all.
+fn fit<L: Lane>(
+    candidates: &mut Vec<Candidate>,
+    demand: &mut Option<u64>,
+    lane: &L,
+) -> Option<Answer> {
+    let fits = candidates.iter().filter_map(|c| c.context).max()?;
+    let needs = *demand.get_or_insert_with(|| lane.demand());
+    candidates.retain(|c| c.context.is_none_or(|context| needs <= context));
+    candidates
+        .is_empty()
+        .then_some(Answer::TooLong { needs, fits })
 }
 
 /// An error of ours in the dialect of the request's path; `short` is what the report says.

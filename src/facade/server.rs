@@ -12,19 +12,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use http::{Request, Response, StatusCode, Version, header};
+use http::{Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use crate::net::answers;
+use crate::net::body::discard;
 use crate::net::client_io::{ClientIo, Door};
 use crate::net::listen::tune;
+use crate::net::places::{Admission, Place};
 use crate::net::rewound::Rewound;
+use crate::net::stream::Stream;
+use crate::net::strict_io::StrictIo;
 use crate::rules::ingress::{Door as Rules, Refusal};
 use crate::rules::route::{Class, Dialect, classify, dialect};
 use crate::state::lifetime::{Lifetime, Phase};
@@ -40,6 +44,18 @@ use super::{ingress, inventory, preflight};
 /// A connection has this long to send its first byte.
 const FIRST_BYTE: Duration = Duration::from_secs(5);
 
+/// A client without a place is told so, and heard, within this time.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// What is read of the request of such a client.
+const HEARD: u64 = 256 * 1024;
+
+/// An engine that said yes to `CONNECT` would have the connection.
+pub const NO_TUNNELS: &str = "CONNECT is not served: this is no forward proxy";
+
+/// What a target is.
+pub const BAD_TARGET: &str = "the request's target has to begin with a slash";
+
 /// First byte of a TLS handshake.
 const TLS: u8 = 0x16;
 
@@ -53,7 +69,7 @@ pub async fn accept(facade: Facade, listener: TcpListener) -> io::Result<Infalli
         match listener.accept().await {
             Ok((stream, client)) => {
                 pause = Duration::from_millis(5);
-                tokio::spawn(connection(facade.clone(), stream, client));
+                take(&facade, stream, client);
             },
             Err(e) if is_passing(&e) => {
                 tokio::time::sleep(pause).await;
@@ -62,6 +78,48 @@ pub async fn accept(facade: Facade, listener: TcpListener) -> io::Result<Infalli
             Err(e) => return Err(e),
         }
     }
+}
+
+/// A connection with a place is served; one without is told so while not too many are, else closed.
+fn take(facade: &Facade, stream: TcpStream, client: SocketAddr) {
+    let is_first = match facade.context.places.enter(client.ip()) {
+        Admission::Granted(place) => {
+            tokio::spawn(connection(facade.clone(), stream, client, place));
+            return;
+        },
+        Admission::Refused { farewell, first } => {
+            tokio::spawn(async move {
+                // Whoever does not listen is not told.
+                drop(timeout(FAREWELL, turn_away(stream)).await);
+                drop(farewell);
+            });
+            first
+        },
+        Admission::Dropped { first } => first,
+    };
+    if is_first {
+        let limit = facade.context.places.limits().connections;
+        tracing::warn!(
+            engine = %facade.state.engine(),
+            limit,
+            "too many connections: further ones are refused; a higher limit on open files allows more"
+        );
+    }
+}
+
+/// Tells a client that there is no place for it. It is told behind the first byte of its request, so
+/// that it takes the answer for one, and heard out, so that it is not reset before it has read.
+async fn turn_away(mut stream: TcpStream) -> io::Result<()> {
+    let mut first = [0];
+    if stream.peek(&mut first).await? == 0 || first[0] == TLS {
+        return Ok(());
+    }
+    let answer = answers::bytes(&answers::overloaded());
+    stream.write_all(&answer).await?;
+    stream.shutdown().await?;
+    let mut rest = stream.take(HEARD);
+    tokio::io::copy(&mut rest, &mut tokio::io::sink()).await?;
+    Ok(())
 }
 
 /// The client's fault, or a shortage that may pass (descriptors, memory).
@@ -86,7 +144,7 @@ fn is_passing(e: &io::Error) -> bool {
         .is_some_and(|n| passing.iter().any(|p| p.raw_os_error() == n))
 }
 
-async fn connection(facade: Facade, stream: TcpStream, client: SocketAddr) {
+async fn connection(facade: Facade, stream: TcpStream, client: SocketAddr, place: Place) {
     let mut first = [0];
     match timeout(FIRST_BYTE, stream.peek(&mut first)).await {
         // Silent, or closed at once.
@@ -98,11 +156,17 @@ async fn connection(facade: Facade, stream: TcpStream, client: SocketAddr) {
     }
     if first[0] == TLS {
         // On the heap, so that it does not make every connection's state larger.
-        return Box::pin(ingress::connection(facade, stream, client)).await;
+        return Box::pin(ingress::connection(facade, stream, client, place)).await;
     }
+    plaintext(facade, stream.into(), client, Some(place)).await;
+}
+
+/// Serves a connection that speaks plain HTTP to its end. One that was not accepted here, such as a
+/// pipe, has no place.
+pub async fn plaintext(facade: Facade, stream: Stream, client: SocketAddr, place: Option<Place>) {
     let context = facade.context.clone();
     let door = Arc::<Door>::default();
-    let io = ClientIo::new(stream, door.clone());
+    let io = ClientIo::new(stream, door.clone(), place);
     let (address, phase) = (client.ip().to_canonical(), context.lifetime.follow());
     let mut cut = context.lifetime.follow();
     let express = Express::new(facade.clone(), door.clone(), address, io, phase);
@@ -133,14 +197,14 @@ async fn connection(facade: Facade, stream: TcpStream, client: SocketAddr) {
 }
 
 /// Serves a connection's requests, one after the other, for as long as the process lets it.
-pub async fn serve<S, H, F>(lifetime: &Lifetime, stream: S, handle: H)
+pub async fn serve<S, H, F>(lifetime: &Lifetime, stream: S, place: Place, handle: H)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     H: Fn(Arc<Door>, Request<Incoming>) -> F,
     F: Future<Output = Result<Response<Answer>, Infallible>>,
 {
     let door = Arc::<Door>::default();
-    let io = ClientIo::new(stream, door.clone());
+    let io = ClientIo::new(stream, door.clone(), Some(place));
     serve_on(lifetime, door, io, handle).await;
 }
 
@@ -151,7 +215,7 @@ where
     H: Fn(Arc<Door>, Request<Incoming>) -> F,
     F: Future<Output = Result<Response<Answer>, Infallible>>,
 {
-    let io = TokioIo::new(io);
+    let io = TokioIo::new(StrictIo::new(io, door.clone()));
     let service = service_fn(move |request| handle(door.clone(), request));
     let mut builder = http1::Builder::new();
     builder
@@ -191,6 +255,9 @@ pub async fn fence<F: Future<Output = Response<Content>>>(
             text,
         ))
     });
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        door.switch();
+    }
     Ok(Answer::on(serving, response))
 }
 
@@ -209,7 +276,8 @@ async fn handle(
     let needs_host = request.version() >= Version::HTTP_11;
     let target = request.uri().authority().map(|a| a.as_str());
     let refused = self::door(&facade).refuses(client.ip(), needs_host, target, request.headers());
-    if let Some(refusal) = refused {
+    if let Some(refusal) = refused.or_else(|| ill_aimed(&request)) {
+        discard(request.into_body());
         return refuse(report, refusal);
     }
     let engine = facade.state.engine();
@@ -233,6 +301,17 @@ async fn handle(
             Box::pin(inventory::list(report, request, shape, upstream)).await
         },
         Class::Preflight => Box::pin(preflight::answer(report, request)).await,
+    }
+}
+
+/// Whether a request aims at something that is no resource of an engine.
+pub fn ill_aimed(request: &Request<Incoming>) -> Option<Refusal> {
+    let uri = request.uri();
+    if request.method() == Method::CONNECT {
+        Some(Refusal::NoTunnels)
+    } else {
+        // A name alone is taken for a host, as `CONNECT` has it.
+        (uri.authority().is_some() && uri.scheme().is_none()).then_some(Refusal::BadTarget)
     }
 }
 
@@ -272,6 +351,12 @@ fn refuse(mut report: Report, refusal: Refusal) -> Response<Content> {
             StatusCode::CONFLICT,
             "proxy-facade",
             format!("the compatibility facade is not the {display} engine"),
+        ),
+        Refusal::BadTarget => (StatusCode::BAD_REQUEST, "bad-target", BAD_TARGET.to_owned()),
+        Refusal::NoTunnels => (
+            StatusCode::METHOD_NOT_ALLOWED,
+            "no-tunnels",
+            NO_TUNNELS.to_owned(),
         ),
         Refusal::OriginNotAllowed => (
             StatusCode::FORBIDDEN,

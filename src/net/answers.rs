@@ -5,8 +5,8 @@
 //!
 //! Never a CORS header, never content of a request beyond the model's name.
 
-use bytes::Bytes;
-use http::header::{CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
+use bytes::{BufMut, Bytes, BytesMut};
+use http::header::{CONNECTION, CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
 
@@ -40,6 +40,34 @@ pub fn refusal(status: StatusCode, code: &str, message: &str) -> Response<Bytes>
         status,
         json!({ "code": code, "error": message }).to_string().into(),
     )
+}
+
+/// There is no place for another connection.
+pub fn overloaded() -> Response<Bytes> {
+    let text = "too many connections are open here; try again shortly, or raise the limit on open \
+                files of nvpair-proxy";
+    let mut response = refusal(StatusCode::SERVICE_UNAVAILABLE, "overloaded", text);
+    let headers = response.headers_mut();
+    headers.insert(RETRY_AFTER, RETRY_SECONDS);
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+/// An answer as it is written to a client.
+pub fn bytes(response: &Response<Bytes>) -> BytesMut {
+    let (status, body) = (response.status(), response.body());
+    let mut out = BytesMut::with_capacity(256 + body.len());
+    let reason = status.canonical_reason().unwrap_or_default();
+    out.put_slice(format!("HTTP/1.1 {} {reason}\r\n", status.as_u16()).as_bytes());
+    for (name, value) in response.headers() {
+        out.put_slice(name.as_str().as_bytes());
+        out.put_slice(b": ");
+        out.put_slice(value.as_bytes());
+        out.put_slice(b"\r\n");
+    }
+    out.put_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
+    out.put_slice(body);
+    out
 }
 
 /// A JSON body of ours.
@@ -91,6 +119,23 @@ mod tests {
         assert_eq!(
             body(Dialect::Anthropic, s),
             r#"{"error":{"message":"no \"x\"","type":"api_error"},"type":"error"}"#
+        );
+    }
+
+    #[test]
+    fn an_overload_is_told_in_the_form_of_a_refusal() {
+        let written = String::from_utf8(bytes(&overloaded()).to_vec()).unwrap();
+        let (head, body) = written.split_once("\r\n\r\n").unwrap();
+        assert!(
+            head.starts_with("HTTP/1.1 503 Service Unavailable\r\n"),
+            "{head}"
+        );
+        assert!(head.contains("\r\nretry-after: 1\r\n"), "{head}");
+        assert!(head.contains("\r\nconnection: close\r\n"), "{head}");
+        assert!(head.ends_with(&format!("\r\ncontent-length: {}", body.len())));
+        assert!(
+            body.starts_with(r#"{"code":"overloaded","error":""#),
+            "{body}"
         );
     }
 

@@ -35,6 +35,14 @@ pub struct Buffered {
 }
 
 impl Buffered {
+    /// Its bytes in one piece: copied where they came in several.
+    pub fn whole(&self) -> Bytes {
+        match &self.pieces[..] {
+            [one] => one.clone(),
+            pieces => pieces.concat().into(),
+        }
+    }
+
     /// Its length in bytes.
     pub fn len(&self) -> u64 {
         self.len

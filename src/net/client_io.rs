@@ -19,6 +19,8 @@ use tokio::time::{Instant, Sleep};
 
 use crate::rules::budget::CLIENT_WRITE_TIMEOUT;
 
+use super::places::Place;
+
 /// From a head's first byte to its end.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -28,6 +30,7 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 const IDLE: u8 = 0;
 const HEAD: u8 = 1;
 const BUSY: u8 = 2;
+const SWITCHED: u8 = 3;
 
 /// What the two sides of a client's connection tell each other.
 #[derive(Debug, Default)]
@@ -41,6 +44,16 @@ impl Door {
     pub fn serve(self: &Arc<Self>) -> Serving {
         self.phase.store(BUSY, Ordering::Relaxed);
         Serving(self.clone())
+    }
+
+    /// From now on the connection carries another protocol, in which silence means nothing.
+    pub fn switch(&self) {
+        self.phase.store(SWITCHED, Ordering::Relaxed);
+    }
+
+    /// Whether it carries another protocol.
+    pub fn has_switched(&self) -> bool {
+        self.phase.load(Ordering::Relaxed) == SWITCHED
     }
 
     /// How a write towards the client failed, if one did.
@@ -74,7 +87,8 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        self.0.phase.store(IDLE, Ordering::Relaxed);
+        let (phase, now) = (&self.0.phase, Ordering::Relaxed);
+        let _switched = phase.compare_exchange(BUSY, IDLE, now, now);
     }
 }
 
@@ -122,11 +136,13 @@ pub struct ClientIo<S> {
     timed: u8,
     read: LazyTimer,
     write: LazyTimer,
+    /// Held until the connection is closed.
+    _place: Option<Place>,
 }
 
 impl<S> ClientIo<S> {
     /// Watches over a connection.
-    pub fn new(stream: S, door: Arc<Door>) -> Self {
+    pub fn new(stream: S, door: Arc<Door>, place: Option<Place>) -> Self {
         let (read, write) = (LazyTimer::default(), LazyTimer::default());
         Self {
             stream,
@@ -134,12 +150,13 @@ impl<S> ClientIo<S> {
             timed: BUSY,
             read,
             write,
+            _place: place,
         }
     }
 
     fn poll_read_timer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let phase = self.door.phase.load(Ordering::Relaxed);
-        if phase == BUSY {
+        if matches!(phase, BUSY | SWITCHED) {
             self.timed = BUSY;
             return Poll::Pending;
         }
@@ -247,7 +264,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_idle_connection_ends_after_ninety_seconds() {
         let (mine, _theirs) = duplex(64);
-        let mut io = ClientIo::new(mine, Arc::default());
+        let mut io = ClientIo::new(mine, Arc::default(), None);
         let begun = Instant::now();
         let e = io.read_u8().await.unwrap_err();
         assert_eq!(
@@ -259,7 +276,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_head_has_ten_seconds_from_its_first_byte() {
         let (mine, mut theirs) = duplex(64);
-        let mut io = ClientIo::new(mine, Arc::default());
+        let mut io = ClientIo::new(mine, Arc::default(), None);
         tokio::time::sleep(S * 60).await;
         theirs.write_all(b"P").await.unwrap();
         assert_eq!(io.read_u8().await.unwrap(), b'P');
@@ -275,7 +292,7 @@ mod tests {
     async fn no_read_timer_runs_while_a_request_is_served_and_idle_starts_anew_after_it() {
         let (mine, _theirs) = duplex(64);
         let door = Arc::<Door>::default();
-        let mut io = ClientIo::new(mine, door.clone());
+        let mut io = ClientIo::new(mine, door.clone(), None);
         let serving = door.serve();
         let waited = tokio::time::timeout(S * 3600, io.read_u8()).await;
         assert!(waited.is_err(), "an hour of generation is no fault");
@@ -289,11 +306,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn no_read_timer_runs_on_a_connection_that_switched_its_protocol() {
+        let (mine, mut theirs) = duplex(64);
+        let door = Arc::<Door>::default();
+        let mut io = ClientIo::new(mine, door.clone(), None);
+        let serving = door.serve();
+        door.switch();
+        drop(serving);
+        theirs.write_all(b"a").await.unwrap();
+        assert_eq!(io.read_u8().await.unwrap(), b'a');
+        let waited = tokio::time::timeout(S * 3600, io.read_u8()).await;
+        assert!(waited.is_err(), "an hour without a message is no fault");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_write_that_nobody_takes_fails_after_thirty_seconds_and_is_remembered() {
         let (mine, _theirs) = duplex(4);
         let door = Arc::<Door>::default();
         let _serving = door.serve();
-        let mut io = ClientIo::new(mine, door.clone());
+        let mut io = ClientIo::new(mine, door.clone(), None);
         io.write_all(b"1234").await.unwrap();
         tokio::time::sleep(S * 100).await;
         let begun = Instant::now();
@@ -311,7 +342,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_slow_but_moving_reader_is_never_punished() {
         let (mine, mut theirs) = duplex(1);
-        let mut io = ClientIo::new(mine, Arc::default());
+        let mut io = ClientIo::new(mine, Arc::default(), None);
         let reader = tokio::spawn(async move {
             for _ in 0..4 {
                 tokio::time::sleep(S * 20).await;

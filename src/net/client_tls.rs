@@ -2,7 +2,7 @@
 //!
 //! Owns: whom to trust (one certificate by its fingerprint, those of a CA file, those the system
 //! trusts) and the handshake. Leaves to others: what is said then (`fetch`), the server's side
-//! (`server_tls`), the cluster's mutual TLS (`tls`).
+//! (`server_tls`), the cluster's mutual TLS (`tls`), reading the system's roots (`public_tls`).
 
 use std::fs;
 use std::io;
@@ -23,6 +23,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::public_tls;
 use super::server_tls::{CertificateError, fingerprint};
 use crate::rules::fingerprint::Fingerprint;
 
@@ -104,16 +105,8 @@ impl ClientTls {
     /// # Errors
     /// It trusts none.
     pub fn system() -> Result<Self, CertificateError> {
-        let mut roots = RootCertStore::empty();
-        // Entries that cannot be read are others' business, as long as some can.
-        let loaded = rustls_native_certs::load_native_certs();
-        roots.add_parsable_certificates(loaded.certs);
-        match roots.is_empty() {
-            true => Err(CertificateError::Library(
-                "this system has no trusted certificates; install its ca-certificates".to_owned(),
-            )),
-            false => Self::rooted(roots),
-        }
+        let roots = public_tls::roots().map_err(CertificateError::Library)?;
+        Self::rooted(roots)
     }
 
     fn rooted(roots: RootCertStore) -> Result<Self, CertificateError> {

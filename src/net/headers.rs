@@ -39,7 +39,8 @@ pub fn strip(headers: &mut HeaderMap) -> Option<HeaderValue> {
     }
     let upgrade = wishes_upgrade(headers)
         .then(|| headers.get(UPGRADE).cloned())
-        .flatten();
+        .flatten()
+        .filter(|protocol| !protocol.is_empty());
     let named: Vec<HeaderName> = tokens(headers, &CONNECTION)
         .filter_map(|token| token.parse().ok())
         .collect();

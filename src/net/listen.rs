@@ -5,12 +5,17 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Connections the kernel holds for us: a burst of clients must not meet a full queue.
 const BACKLOG: i32 = 4096;
+
+/// A silent peer is asked for a sign of life after this time; one that gives none is gone twice as
+/// long after its last.
+const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// On which addresses a facade listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +88,12 @@ fn lacks_family(e: &io::Error) -> bool {
 /// The connection is gone already.
 pub fn tune(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let keepalive = socket2::TcpKeepalive::new().with_time(std::time::Duration::from_secs(30));
+    let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE);
+    // By default the system gives a peer that went without a word another eleven minutes.
+    #[cfg(any(target_os = "linux", target_os = "macos", windows))]
+    let keepalive = keepalive.with_interval(KEEPALIVE / 3);
+    #[cfg(any(target_os = "linux", target_os = "macos"))]
+    let keepalive = keepalive.with_retries(3);
     SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 

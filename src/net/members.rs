@@ -92,6 +92,11 @@ impl Members {
         self.lock().trust.clone()
     }
 
+    /// Where changes are made.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        vec![self.folder.clone(), self.folder.join("trusted")]
+    }
+
     /// Counts the changes that were found.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)

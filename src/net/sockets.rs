@@ -16,12 +16,12 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use rustc_hash::FxHashMap;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::time::interval;
 
 use crate::rules::candidates::Target;
 
 use super::h1::response::{self, Head};
+use super::stream::{Network, Stream};
 use super::upstream::dial_plain;
 
 const IDLE_TICKS: u64 = 4;
@@ -32,35 +32,34 @@ const IDLE_PER_ADDRESS: usize = 256;
 pub const READ: usize = 16 * 1024;
 
 /// By address, each with the tick at which it was given back.
-type Idle = FxHashMap<Arc<str>, Vec<(TcpStream, u64)>>;
+type Idle = FxHashMap<Arc<str>, Vec<(Stream, u64)>>;
 
 /// Idle connections to engines.
 #[derive(Default)]
 pub struct Sockets {
     idle: Mutex<Idle>,
+    network: Arc<Network>,
     tick: AtomicU64,
 }
 
 impl Sockets {
     /// An empty pool, swept once a second for as long as it lives.
-    pub fn new() -> Arc<Self> {
-        let pool = Arc::new(Self::default());
+    pub fn new(network: Arc<Network>) -> Arc<Self> {
+        let pool = Arc::new(Self {
+            network,
+            ..Self::default()
+        });
         tokio::spawn(sweep(Arc::downgrade(&pool)));
         pool
     }
 
     /// A connection of the pool that its engine has not closed.
-    pub fn take(&self, authority: &Arc<str>) -> Option<TcpStream> {
+    pub fn take(&self, authority: &Arc<str>) -> Option<Stream> {
         let mut pool = self.lock();
         let list = pool.get_mut(authority)?;
         let now = self.tick.load(Ordering::Relaxed);
-        while let Some((stream, since)) = list.pop() {
-            // Costs no system call unless something happened on it.
-            let quiet = matches!(
-                stream.try_read(&mut [0u8; 1]),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock
-            );
-            if quiet && now - since < IDLE_TICKS {
+        while let Some((mut stream, since)) = list.pop() {
+            if stream.is_quiet() && now - since < IDLE_TICKS {
                 return Some(stream);
             }
         }
@@ -68,7 +67,7 @@ impl Sockets {
     }
 
     /// Puts a connection back whose answer was read to its end.
-    pub fn give_back(&self, authority: &Arc<str>, stream: TcpStream) {
+    pub fn give_back(&self, authority: &Arc<str>, stream: Stream) {
         let now = self.tick.load(Ordering::Relaxed);
         let mut pool = self.lock();
         match pool.get_mut(authority) {
@@ -78,6 +77,14 @@ impl Sockets {
                 pool.insert(authority.clone(), vec![(stream, now)]);
             },
         }
+    }
+
+    /// Dials a target.
+    ///
+    /// # Errors
+    /// No connection within the dial's limit.
+    pub async fn dial(&self, target: &Target) -> io::Result<Stream> {
+        dial_plain(&self.network, &target.into()).await
     }
 
     /// Closes every idle connection.
@@ -103,17 +110,9 @@ async fn sweep(pool: Weak<Sockets>) {
     }
 }
 
-/// Dials a target.
-///
-/// # Errors
-/// No connection within the dial's limit.
-pub async fn dial(target: &Target) -> io::Result<TcpStream> {
-    dial_plain(&target.into()).await
-}
-
 /// One exchange on a connection: head and body out, the answer's head in.
 pub struct Exchange {
-    stream: TcpStream,
+    stream: Stream,
     head: Bytes,
     body: Bytes,
     written: usize,
@@ -132,7 +131,7 @@ pub struct Failed {
 /// An answer's head, and what was read behind it.
 pub struct Answered {
     /// The connection.
-    pub stream: TcpStream,
+    pub stream: Stream,
     /// The head.
     pub head: Head,
     /// Body bytes that came with it, raw.
@@ -143,7 +142,7 @@ pub struct Answered {
 
 impl Exchange {
     /// A request to be sent on this connection.
-    pub fn new(stream: TcpStream, head: Bytes, body: Bytes) -> Self {
+    pub fn new(stream: Stream, head: Bytes, body: Bytes) -> Self {
         Self {
             stream,
             head,

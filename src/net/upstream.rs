@@ -14,22 +14,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, header};
+use http_body::Body;
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustc_hash::FxHashMap;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 use tokio::time::{interval, timeout};
 
-use crate::rules::addresses::parse_ip;
 use crate::rules::budget::{Cap, DIAL_TIMEOUT};
 use crate::rules::candidates::{Kind, Target};
 
 use super::body::RequestBody;
-use super::listen::tune;
+use super::public_tls::PublicTls;
+use super::stream::{Network, Stream, socket};
 use super::tls::{Cluster, Pair};
 
 /// llama-server closes an idle connection after 5 s: give it up before. Counted in ticks of a
@@ -87,8 +87,19 @@ pub struct Address<'a> {
     pub host: &'a str,
     /// Port to dial.
     pub port: u16,
-    /// Principal of the peer that has to answer there; `None` = an engine, in plain HTTP.
-    pub peer: Option<&'a str>,
+    /// Who has to answer there.
+    pub via: Via<'a>,
+}
+
+/// How a connection is secured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via<'a> {
+    /// Not: an engine, in plain HTTP.
+    Plain,
+    /// mTLS with the peer of this principal.
+    Peer(&'a str),
+    /// TLS with the server of this name, which the system's roots vouch for.
+    Tls(&'a str),
 }
 
 impl<'a> From<&'a Target> for Address<'a> {
@@ -97,9 +108,10 @@ impl<'a> From<&'a Target> for Address<'a> {
             authority: &t.authority,
             host: &t.host,
             port: t.port,
-            peer: match &t.kind {
-                Kind::Peer(principal) => Some(principal),
-                Kind::Own | Kind::Manual | Kind::Pool(_) => None,
+            via: match &t.kind {
+                Kind::Peer(principal) => Via::Peer(principal),
+                Kind::Pool(_) if t.is_tls() => Via::Tls(&t.name),
+                Kind::Own | Kind::Manual | Kind::Pool(_) => Via::Plain,
             },
         }
     }
@@ -119,16 +131,21 @@ pub struct Upstreams {
     idle: Mutex<Pool>,
     /// Those to peers, by principal.
     peers: Mutex<FxHashMap<String, Pool>>,
+    /// Those over TLS to others, by the name that the server proved.
+    named: Mutex<FxHashMap<String, Pool>>,
+    public: PublicTls,
     cluster: Option<Arc<Cluster>>,
+    network: Arc<Network>,
     tick: AtomicU64,
 }
 
 impl Upstreams {
     /// Empty pools, swept once a second for as long as they live. Peers are reached only with a
     /// cluster.
-    pub fn new(cluster: Option<Arc<Cluster>>) -> Arc<Self> {
+    pub fn new(cluster: Option<Arc<Cluster>>, network: Arc<Network>) -> Arc<Self> {
         let pool = Arc::new(Self {
             cluster,
+            network,
             ..Self::default()
         });
         tokio::spawn(sweep(Arc::downgrade(&pool)));
@@ -147,6 +164,7 @@ impl Upstreams {
         slot: &mut Option<Request<RequestBody>>,
         cap: Cap,
     ) -> Result<(Response<Incoming>, Connection), SendError> {
+        slot.iter_mut().for_each(frame);
         loop {
             let mut connection = match self.take(to) {
                 Some(connection) => connection,
@@ -187,23 +205,19 @@ impl Upstreams {
             connection,
             since: self.tick.load(Ordering::Relaxed),
         };
-        match to.peer {
-            None => keep(&mut self.lock(), to.authority, idle),
-            Some(peer) => {
-                let mut peers = self.lock_peers();
-                keep(
-                    peers.entry(peer.to_owned()).or_default(),
-                    to.authority,
-                    idle,
-                );
-            },
-        }
+        let (mut pools, of) = match to.via {
+            Via::Plain => return keep(&mut self.lock(), to.authority, idle),
+            Via::Peer(peer) => (self.lock_peers(), peer),
+            Via::Tls(name) => (self.lock_named(), name),
+        };
+        keep(pools.entry(of.to_owned()).or_default(), to.authority, idle);
     }
 
     /// Closes every idle connection.
     pub fn clear(&self) {
         self.lock().clear();
         self.lock_peers().clear();
+        self.lock_named().clear();
     }
 
     /// Closes idle connections to peers whose pin is gone or another by now.
@@ -221,8 +235,10 @@ impl Upstreams {
 
     fn take(&self, to: &Address<'_>) -> Option<Connection> {
         let now = self.tick.load(Ordering::Relaxed);
-        let Some(peer) = to.peer else {
-            return pop(&mut self.lock(), to.authority, now);
+        let peer = match to.via {
+            Via::Plain => return pop(&mut self.lock(), to.authority, now),
+            Via::Tls(name) => return pop(self.lock_named().get_mut(name)?, to.authority, now),
+            Via::Peer(peer) => peer,
         };
         let trust = self.cluster.as_ref()?.members().trust();
         let mut peers = self.lock_peers();
@@ -238,8 +254,15 @@ impl Upstreams {
 
     async fn dial(&self, to: &Address<'_>) -> io::Result<Connection> {
         let dialled = timeout(DIAL_TIMEOUT, async {
-            let Some(peer) = to.peer else {
-                return converse(connect(to).await?, None).await;
+            let peer = match to.via {
+                Via::Plain => {
+                    return converse(self.network.connect(to.host, to.port).await?, None).await;
+                },
+                Via::Tls(name) => {
+                    let stream = self.network.connect(to.host, to.port).await?;
+                    return converse(self.public.connect(name, stream).await?, None).await;
+                },
+                Via::Peer(peer) => peer,
             };
             // As it is at this moment: the pin may have gone since the peer was chosen.
             let pinned = self.cluster.as_ref().and_then(|cluster| {
@@ -250,7 +273,9 @@ impl Upstreams {
                 let text = "the peer's certificate is not pinned";
                 return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
             };
-            let stream = cluster.connect(&pair, connect(to).await?).await?;
+            let stream = cluster
+                .connect(&pair, socket(to.host, to.port).await?)
+                .await?;
             converse(stream, Some(Box::new(pair))).await
         });
         dialled
@@ -260,6 +285,10 @@ impl Upstreams {
 
     fn lock_peers(&self) -> MutexGuard<'_, FxHashMap<String, Pool>> {
         self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_named(&self) -> MutexGuard<'_, FxHashMap<String, Pool>> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Pool> {
@@ -303,10 +332,12 @@ async fn sweep(pool: Weak<Upstreams>) {
         let now = pool.tick.fetch_add(1, Ordering::Relaxed) + 1;
         let lives = |i: &Idle| now - i.since < IDLE_TICKS && !i.connection.sender.is_closed();
         retain(&mut pool.lock(), lives);
-        pool.lock_peers().retain(|_, pool| {
-            retain(pool, lives);
-            !pool.is_empty()
-        });
+        for mut pools in [pool.lock_peers(), pool.lock_named()] {
+            pools.retain(|_, pool| {
+                retain(pool, lives);
+                !pool.is_empty()
+            });
+        }
     }
 }
 
@@ -314,8 +345,8 @@ async fn sweep(pool: Weak<Upstreams>) {
 ///
 /// # Errors
 /// None within the limit.
-pub async fn dial_plain(to: &Address<'_>) -> io::Result<TcpStream> {
-    let dialled = timeout(DIAL_TIMEOUT, connect(to)).await;
+pub async fn dial_plain(network: &Network, to: &Address<'_>) -> io::Result<Stream> {
+    let dialled = timeout(DIAL_TIMEOUT, network.connect(to.host, to.port)).await;
     dialled.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
@@ -342,13 +373,15 @@ async fn converse(
     })
 }
 
-async fn connect(to: &Address<'_>) -> io::Result<TcpStream> {
-    let stream = match parse_ip(to.host) {
-        Some(ip) => TcpStream::connect((ip, to.port)).await?,
-        None => TcpStream::connect((to.host, to.port)).await?,
-    };
-    tune(&stream)?;
-    Ok(stream)
+/// The library sends no body of unknown length with some methods, unless it is told how.
+fn frame(request: &mut Request<RequestBody>) {
+    let body = request.body();
+    if !body.is_end_stream() && body.size_hint().exact().is_none() {
+        let chunked = HeaderValue::from_static("chunked");
+        request
+            .headers_mut()
+            .insert(header::TRANSFER_ENCODING, chunked);
+    }
 }
 
 #[cfg(test)]
@@ -416,7 +449,7 @@ mod tests {
             authority: &format!("127.0.0.1:{port}").into(),
             host: "127.0.0.1",
             port,
-            peer: Some(peer),
+            via: Via::Peer(peer),
         };
         let mut request = Some(Request::new(RequestBody::empty()));
         let (response, connection) = pool.send(&to, &mut request, Cap::Off).await?;
@@ -434,7 +467,7 @@ mod tests {
         let here = dir.path().join("a");
         let cluster_of_a = cluster(&here, &a, &b);
         let (port, dialled) = peer(cluster(&dir.path().join("b"), &b, &a)).await;
-        let pool = Upstreams::new(Some(cluster_of_a.clone()));
+        let pool = Upstreams::new(Some(cluster_of_a.clone()), Arc::default());
         for _ in 0..3 {
             ask(&pool, port, "b").await.unwrap();
         }
@@ -457,7 +490,7 @@ mod tests {
     async fn a_peer_is_never_dialled_in_plain() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let pool = Upstreams::new(None);
+        let pool = Upstreams::new(None, Arc::default());
         let refused = ask(&pool, port, "b").await;
         assert!(matches!(refused, Err(SendError::Dial(_))), "{refused:?}");
         let accepted = timeout(Duration::from_millis(50), listener.accept()).await;

@@ -58,6 +58,8 @@ pub struct Target {
     pub kind: Kind,
     /// Host to dial: an IP literal or a name.
     pub host: String,
+    /// The name that it has to prove over TLS: its host as it was written.
+    pub name: String,
     /// Port to dial.
     pub port: u16,
     /// `host:port`, for logs and events.
@@ -394,6 +396,7 @@ fn of_pool(s: &Sources, node: &Node, pool: &super::discovery::Pooled) -> Result<
     let named = addresses::authority(&node.host, node.port);
     Ok(Target {
         host_header: HeaderValue::from_str(&named).map_err(|_| Exclusion::NoAddress)?,
+        name: node.host.clone(),
         ..target(s, node, kind, address.clone(), node.port)?
     })
 }
@@ -430,6 +433,7 @@ fn target(
         node: node.id.clone(),
         seat: (s.seat)(&node.id),
         kind,
+        name: host.clone(),
         host,
         port,
         authority,

@@ -46,7 +46,7 @@ pub enum Event {
         held: bool,
     },
     /// The candidate to send to took no further request: nothing was sent.
-    Held(Hold),
+    Held(Withheld),
     /// The attempt under way was lost before commit.
     Failed(Failure),
     /// The candidate to send to left discovery since the lookup: nothing was sent.
@@ -57,7 +57,7 @@ pub enum Event {
 
 /// Why a pool node took no request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hold {
+pub enum Withheld {
     /// It is full, drains, or rests after failures.
     Busy,
     /// Where leases are kept cannot be reached: pool nodes are not used without (fail closed).
@@ -69,6 +69,14 @@ pub enum Hold {
 pub enum Answer {
     /// Nobody can serve it and nothing was sent: 502.
     NoCandidate,
+    /// It fits the context of no owner, and nothing was sent: 400. Found by the driver, which knows
+    /// the request's length.
+    TooLong {
+        /// Tokens that it may need, estimated.
+        needs: u64,
+        /// The largest context there is.
+        fits: u64,
+    },
     /// The last permitted attempt failed below HTTP or without content: 502 or 504.
     Attempt(Failure),
     /// The loop ended between attempts: 503 with Retry-After.
@@ -135,7 +143,7 @@ pub struct Dispatch {
     unsupported_now: bool,
     unsupported_before: bool,
     /// What held the request off in this round, if anything did.
-    held: Option<Hold>,
+    held: Option<Withheld>,
     /// Rounds in which nothing was sent: they lengthen the wait as dispatches do.
     idle: u32,
     /// Dispatches made before this round.
@@ -194,7 +202,7 @@ impl Dispatch {
     fn resolved(&mut self, candidates: usize, held: bool, now: Duration, roll: f64) -> Action {
         self.round = candidates;
         self.next = 0;
-        self.held = held.then_some(Hold::Busy);
+        self.held = held.then_some(Withheld::Busy);
         self.before = self.dispatched;
         if self.effort == Effort::OnePass {
             self.limit = candidates as u32;
@@ -230,10 +238,10 @@ impl Dispatch {
     }
 
     /// Nothing was sent, so that no attempt is spent.
-    fn held_off(&mut self, why: Hold, now: Duration, roll: f64) -> Action {
+    fn held_off(&mut self, why: Withheld, now: Duration, roll: f64) -> Action {
         self.dispatched -= 1;
         // One that is merely busy is worth waiting for.
-        if self.held != Some(Hold::Busy) {
+        if self.held != Some(Withheld::Busy) {
             self.held = Some(why);
         }
         self.send_next(now, roll)
@@ -256,7 +264,7 @@ impl Dispatch {
     }
 
     fn round_over(&mut self, now: Duration, roll: f64) -> Action {
-        if self.dispatched == 0 && self.held == Some(Hold::StoreDown) {
+        if self.dispatched == 0 && self.held == Some(Withheld::StoreDown) {
             return Action::Answer(Answer::Exhausted(Exhausted::StoreDown));
         }
         if self.dispatched > self.before {

@@ -25,6 +25,10 @@ pub enum Refusal {
     NotTheEngine,
     /// 403 `origin-not-allowed`.
     OriginNotAllowed,
+    /// A target that is neither a path nor a URL: 400 `bad-target`.
+    BadTarget,
+    /// A `CONNECT`: 405 `no-tunnels`.
+    NoTunnels,
 }
 
 /// What the door knows.

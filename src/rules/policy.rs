@@ -72,7 +72,7 @@ struct Track {
 const TRACKS: usize = 4096;
 
 /// A policy with its memory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Selector {
     policy: Policy,
     /// By facade, then by model.

@@ -65,7 +65,7 @@ impl Reservation {
 }
 
 /// Loads of all nodes, the scheduler's list and its generation.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Board {
     generation: Generation,
     /// Best first, as received.
@@ -164,6 +164,16 @@ impl Board {
             (load.pending, load.pressure) = (pending, pressure.min(3));
         }
         true
+    }
+
+    /// The same without anything of ours: the scheduler's list and counts, as a replay starts from
+    /// them. Live requests would count for ever there, since their ends are not recorded yet.
+    pub fn without_ours(&self) -> Self {
+        let mut board = self.clone();
+        for load in &mut board.loads {
+            (load.reserved, load.in_flight) = (0, 0);
+        }
+        board
     }
 
     /// Counts a dispatch on a node.

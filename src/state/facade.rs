@@ -21,9 +21,9 @@ use crate::rules::discovery::{Diff, Node, diff};
 use crate::rules::engine::EngineId;
 use crate::rules::ids::{JobId, NodeId};
 
-use super::command::LocalBackend;
 use super::confirm::{Confirmation, Confirmed};
 use super::scheduler::Scheduler;
+use super::told::LocalBackend;
 
 /// What a request routes by: one consistent moment of the facade.
 #[derive(Debug, Default)]
@@ -36,7 +36,8 @@ pub struct Routing {
 }
 
 impl Routing {
-    /// Whether the node is in any overlay: what an attempt's watcher asks (spec §5.3).
+    /// Whether the node is in any overlay and not known to be down: what an attempt's watcher asks
+    /// (spec §5.3).
     pub fn knows(&self, node: &NodeId) -> bool {
         self.known.contains(node)
     }
@@ -421,11 +422,10 @@ impl FacadeState {
             seat: &|node| self.scheduler.seat(node),
         });
         let overlays = [&inner.relayed, &inner.manual, &inner.pool];
-        let known = overlays
-            .into_iter()
-            .flat_map(BTreeMap::keys)
-            .cloned()
-            .collect();
+        let all = overlays.into_iter().flatten();
+        // Who misses its probes is as gone as who is not listed: what waits for it must not.
+        let up = all.filter(|(_, node)| node.extra.unreachable.is_none());
+        let known = up.map(|(id, _)| id.clone()).collect();
         self.routing.send_replace(Arc::new(Routing {
             view,
             pin: inner.pin.clone(),

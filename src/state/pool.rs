@@ -17,7 +17,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-use crate::rules::dispatch::Hold;
+use crate::rules::dispatch::Withheld;
 use crate::rules::ids::NodeId;
 use crate::rules::pool::blame::{Ended, Outcome};
 use crate::rules::pool::key::{self, KeyRecord};
@@ -251,6 +251,10 @@ impl<S: PoolStore + 'static> Fleet for Pool<S> {
         .boxed()
     }
 
+    fn find_key_fresh<'a>(&'a self, presented: &'a str) -> Answer<'a, Option<KeyRecord>> {
+        async move { Ok(self.keys.find_fresh(presented).await) }.boxed()
+    }
+
     fn register<'a>(
         &'a self,
         registration: Registration,
@@ -291,12 +295,7 @@ impl<S: PoolStore + 'static> Fleet for Pool<S> {
     }
 
     fn revoke_key<'a>(&'a self, name: &'a str) -> Answer<'a, Option<KeyRecord>> {
-        async move {
-            let gone = self.changed(self.store.revoke_key(name).await)?;
-            self.keys.refresh().await?;
-            Ok(gone)
-        }
-        .boxed()
+        async move { self.changed(self.keys.revoke(name).await) }.boxed()
     }
 
     fn keys(&self) -> Answer<'_, Vec<KeyRecord>> {
@@ -344,11 +343,11 @@ pub struct Place {
 /// Who gives places on pool nodes.
 pub trait Admissions: Send + Sync {
     /// A place, or why there is none now.
-    fn admit(self: Arc<Self>, place: Place) -> BoxFuture<'static, Result<Lease, Hold>>;
+    fn admit(self: Arc<Self>, place: Place) -> BoxFuture<'static, Result<Lease, Withheld>>;
 }
 
 impl<S: PoolStore + 'static> Admissions for Pool<S> {
-    fn admit(self: Arc<Self>, place: Place) -> BoxFuture<'static, Result<Lease, Hold>> {
+    fn admit(self: Arc<Self>, place: Place) -> BoxFuture<'static, Result<Lease, Withheld>> {
         async move {
             let Place {
                 node,
@@ -367,14 +366,14 @@ impl<S: PoolStore + 'static> Admissions for Pool<S> {
                     // The picture is behind.
                     self.wake.notify_one();
                     tracing::debug!(node = %place.node, answer = ?other, "no place on a pool node");
-                    Err(Hold::Busy)
+                    Err(Withheld::Busy)
                 },
                 Err(e) => {
                     tracing::debug!(node = %place.node, reason = %e, "no lease for a pool node");
                     // It may have been taken all the same.
                     self.settle(place, Outcome::of(Ended::Ours));
                     self.wake.notify_one();
-                    Err(Hold::StoreDown)
+                    Err(Withheld::StoreDown)
                 },
             }
         }

@@ -14,6 +14,7 @@ use crate::wire::control::{
 
 use super::fleet::PoolDesk;
 use super::follow::Follower;
+use super::replays::Replays;
 
 /// Questions the daemon answers at once.
 pub trait Queries: Send + Sync {
@@ -41,6 +42,10 @@ pub trait Queries: Send + Sync {
     fn route(&self, engine: EngineId, model: &str) -> Option<RouteExplained>;
     /// The node pool, where one is configured: its own questions and changes go there.
     fn pool(&self) -> Option<Arc<PoolDesk>> {
+        None
+    }
+    /// Replays and recordings; none where nothing can be replayed.
+    fn replays(&self) -> Option<Arc<dyn Replays>> {
         None
     }
 }

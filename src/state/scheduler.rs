@@ -3,17 +3,19 @@
 //! Owns: choose-and-count as one step; a claim that follows the request and is dropped with it.
 //! Leaves to others: the order (`rules::policy`), the counts (`rules::reservations`).
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use crate::rules::candidates::{Candidate, Target};
 use crate::rules::engine::EngineId;
+use crate::rules::hold::Hold;
 use crate::rules::ids::{Generation, NodeId};
 use crate::rules::policy::{Ask, Policy, Preview, Selector};
 use crate::rules::pool::ema::Sample;
-use crate::rules::reservations::{Board, Load, Reservation, Seat};
+use crate::rules::reservations::{Board, Load, Seat};
+use crate::sync::{Mutex, MutexGuard};
 
-use super::command::PrioritySnapshot;
+use super::told::PrioritySnapshot;
 
 struct Inner {
     board: Board,
@@ -97,15 +99,10 @@ impl Scheduler {
         match claim {
             None => inner.selector.order(&inner.board, ask, candidates).full,
             Some(claim) => {
-                if let Some(old) = claim.reservation.take() {
-                    inner.board.release(old);
-                }
-                let (reservation, full) =
-                    inner
-                        .selector
-                        .order_and_reserve(&mut inner.board, ask, candidates);
-                claim.reservation = reservation;
-                full
+                let Inner {
+                    board, selector, ..
+                } = inner;
+                claim.hold.choose(selector, board, ask, candidates)
             },
         }
     }
@@ -139,6 +136,13 @@ impl Scheduler {
         inner.selector.learn(engine, model, &target.seat, sample);
     }
 
+    /// The scheduler's list and counts without anything of ours: what a dry replay starts from.
+    /// With it the policy as it stands in its turns.
+    pub fn background(&self) -> (Board, Selector) {
+        let inner = self.lock();
+        (inner.board.without_ours(), inner.selector.clone())
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Counts stay consistent across a panic elsewhere: each change is one step.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
@@ -149,8 +153,7 @@ impl Scheduler {
 /// with the request whatever ends it.
 pub struct Claim {
     scheduler: Arc<Scheduler>,
-    reservation: Option<Reservation>,
-    running_on: Option<NodeId>,
+    hold: Hold,
 }
 
 impl Claim {
@@ -158,45 +161,19 @@ impl Claim {
     pub fn new(scheduler: Arc<Scheduler>) -> Self {
         Self {
             scheduler,
-            reservation: None,
-            running_on: None,
+            hold: Hold::default(),
         }
     }
 
-    /// Dispatched to this node: the reservation moves there. One that never was (a pin) does not
-    /// begin here. Returns the node's load without this dispatch.
+    /// Dispatched to this node. Returns the node's load without this dispatch.
     pub fn dispatch(&mut self, node: &NodeId) -> Load {
-        let scheduler = self.scheduler.clone();
-        let mut inner = scheduler.lock();
-        let before = inner.board.load(node);
-        let mine = self.reservation.as_ref().is_some_and(|r| r.node() == node);
-        if let Some(r) = &mut self.reservation {
-            inner.board.move_to(r, node);
-        }
-        if self.running_on.as_ref() != Some(node) {
-            if let Some(old) = self.running_on.take() {
-                inner.board.end(&old);
-            }
-            inner.board.begin(node);
-            self.running_on = Some(node.clone());
-        }
-        Load {
-            reserved: before.reserved.saturating_sub(u64::from(mine)),
-            ..before
-        }
+        self.hold.dispatch(&mut self.scheduler.lock().board, node)
     }
 
     /// Nothing is running any more: before a wait, and at the end.
     pub fn release(&mut self) {
-        if self.reservation.is_none() && self.running_on.is_none() {
-            return;
-        }
-        let mut inner = self.scheduler.lock();
-        if let Some(r) = self.reservation.take() {
-            inner.board.release(r);
-        }
-        if let Some(node) = self.running_on.take() {
-            inner.board.end(&node);
+        if !self.hold.is_empty() {
+            self.hold.release(&mut self.scheduler.lock().board);
         }
     }
 }
@@ -209,7 +186,30 @@ impl Drop for Claim {
 
 #[cfg(test)]
 mod tests {
+    use super::super::command::Rank;
+    use super::super::facade::{Alone, FacadeState};
     use super::*;
+    use crate::rules::discovery::tests::node;
+
+    fn lmstudio() -> EngineId {
+        EngineId::parse("lmstudio").unwrap()
+    }
+
+    fn ask() -> Ask<'static> {
+        Ask {
+            engine: lmstudio(),
+            model: "m",
+            pin: None,
+        }
+    }
+
+    /// Owners `a` and `b`.
+    fn candidates(s: &Arc<Scheduler>) -> Vec<Candidate> {
+        let facade = FacadeState::new(lmstudio(), Arc::new(Alone), s.clone());
+        facade.add_manual(node("a", 1, &["m"]));
+        facade.add_manual(node("b", 2, &["m"]));
+        facade.routing().view.candidates(Some("m")).to_vec()
+    }
 
     #[test]
     fn a_claim_leaves_nothing_behind_whatever_it_did() {
@@ -224,7 +224,8 @@ mod tests {
         assert_eq!(n, 2);
         {
             let mut claim = Claim::new(s.clone());
-            claim.reservation = Some(s.lock().board.take(&a));
+            s.order(ask(), &mut candidates(&s), Some(&mut claim));
+            assert_eq!(s.load(&a).reserved, 1);
             assert_eq!(
                 claim.dispatch(&a),
                 Load::default(),
@@ -241,5 +242,33 @@ mod tests {
             );
         }
         assert_eq!((s.load(&a), s.load(&b)), (Load::default(), Load::default()));
+    }
+
+    #[test]
+    fn the_background_is_the_scheduler_s_counts_alone_and_live_ones_stay() {
+        let s = Arc::new(Scheduler::new(Policy::Listed));
+        let a = NodeId::from("a");
+        s.apply(PrioritySnapshot {
+            generation: 7,
+            nodes: vec![a.clone()],
+            ranks: vec![Rank {
+                id: a.clone(),
+                pending: 3,
+                gpu_pressure: 1,
+            }],
+        });
+        let mut claim = Claim::new(s.clone());
+        s.order(ask(), &mut candidates(&s), Some(&mut claim));
+        claim.dispatch(&a);
+        let live = s.load(&a);
+        let (board, _) = s.background();
+        let seen = board.load(&a);
+        assert_eq!((seen.pending, seen.pressure), (3, 1));
+        assert_eq!((seen.reserved, seen.in_flight), (0, 0));
+        assert_eq!(
+            (board.generation(), board.rank(&a)),
+            (Generation(7), Some(0))
+        );
+        assert_eq!((live.reserved, s.load(&a)), (1, live));
     }
 }

@@ -26,6 +26,7 @@ use super::fleet::PoolDesk;
 use super::follow::Follower;
 use super::pool::Admissions;
 use super::query::Queries;
+use super::replays::Replays;
 use super::scheduler::Scheduler;
 use super::settings::RequestSettings;
 use super::workloads::Workloads;
@@ -48,6 +49,7 @@ pub struct Shared {
     admissions: OnceLock<Arc<dyn Admissions>>,
     /// Enabled facades, one slot an engine.
     facades: RwLock<Vec<Option<Arc<FacadeState>>>>,
+    replays: OnceLock<Arc<dyn Replays>>,
 }
 
 impl Shared {
@@ -69,6 +71,7 @@ impl Shared {
             pool: OnceLock::new(),
             admissions: OnceLock::new(),
             facades,
+            replays: OnceLock::new(),
         }
     }
 
@@ -86,6 +89,12 @@ impl Shared {
     /// Who gives places on pool nodes, where there is a pool.
     pub fn admissions(&self) -> Option<Arc<dyn Admissions>> {
         self.admissions.get().cloned()
+    }
+
+    /// From now on recorded workloads can be replayed. Once, at start; a second call changes
+    /// nothing.
+    pub fn replay_with(&self, replays: Arc<dyn Replays>) {
+        drop(self.replays.set(replays));
     }
 
     /// The facade of an engine, if enabled.
@@ -286,6 +295,10 @@ impl Queries for Shared {
     fn route(&self, engine: EngineId, model: &str) -> Option<RouteExplained> {
         let facade = self.facade(engine)?;
         Some(explain(&facade, &self.scheduler, model))
+    }
+
+    fn replays(&self) -> Option<Arc<dyn Replays>> {
+        self.replays.get().cloned()
     }
 }
 

@@ -4,25 +4,31 @@
 //! Leaves to others: which event follows which (`rules::workload`), when something happens
 //! (`facade`), keeping what ended (a [`Finished`] sink).
 
+// Said in full, since `tests/interleave` reads this file from elsewhere.
+#[path = "workloads/record.rs"]
 mod record;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Instant;
+use std::sync::{Arc, OnceLock, PoisonError};
+
+use tokio::time::Instant;
 
 use crate::rules::engine::EngineId;
 use crate::rules::ids::{JobId, NodeId, RunId};
 use crate::rules::outcome::{End, Failure};
 use crate::rules::reservations::Load;
 use crate::rules::workload::{Lifecycle, Numbered, State};
+use crate::sync::{Mutex, MutexGuard};
 use crate::wire::broker::{Stats, WorkloadInfo};
 use crate::wire::control::{TimelineEntry, Workload, WorkloadCounts, WorkloadFilter};
-use crate::wire::journal::Framing;
+use crate::wire::journal::{Framing, Record};
 
 use super::events::{Events, Notice, WorkloadNotice};
 use super::follow::{Feed, Follower, fits};
 pub use record::Finished;
+
+/// Sinks of what ended.
+const SINKS: usize = 2;
 
 /// Workloads kept in memory.
 const KEPT: usize = 10_000;
@@ -55,9 +61,10 @@ pub struct Workloads {
     run_id: RunId,
     events: Arc<Events>,
     recent: Mutex<VecDeque<Arc<Job>>>,
-    ended: [AtomicU64; 3],
-    /// Written at the start, read at the end of each request.
-    kept: RwLock<Vec<Box<dyn Finished>>>,
+    /// The live ones by state, and what ended since the start: one moment, whoever looks.
+    counts: Mutex<WorkloadCounts>,
+    /// The journal, and usage events.
+    kept: [OnceLock<Box<dyn Finished>>; SINKS],
     feed: Feed,
 }
 
@@ -68,16 +75,21 @@ impl Workloads {
             run_id,
             events,
             recent: Mutex::default(),
-            ended: Default::default(),
-            kept: RwLock::default(),
+            counts: Mutex::default(),
+            kept: Default::default(),
             feed: Feed::default(),
         }
     }
 
-    /// What ends from now on is handed to this sink too.
-    pub fn keep_in(&self, sink: Box<dyn Finished>) {
-        let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
-        kept.push(sink);
+    /// What ends from now on is handed to this sink too. At the start, and to no more than two; a
+    /// third changes nothing.
+    pub fn keep_in(&self, mut sink: Box<dyn Finished>) {
+        for kept in &self.kept {
+            match kept.set(sink) {
+                Ok(()) => return,
+                Err(back) => sink = back,
+            }
+        }
     }
 
     /// This process's run.
@@ -105,6 +117,7 @@ impl Workloads {
         {
             let mut inner = job.lock();
             job.note(&mut inner, 0, Step::Admitted);
+            self.count(None, State::Queued);
             job.send(&inner, WorkloadNotice::Submitted, first);
         }
         let mut recent = self.recent();
@@ -117,19 +130,21 @@ impl Workloads {
 
     /// By state: the live ones counted now, the ended ones since the start.
     pub fn counts(&self) -> WorkloadCounts {
-        let mut counts = WorkloadCounts::default();
-        for job in self.recent().iter() {
-            match job.lock().life.state() {
-                State::Queued => counts.queued += 1,
-                State::Running => counts.running += 1,
-                _ => {},
-            }
+        *self.lock_counts()
+    }
+
+    /// A workload steps from one state to another.
+    fn count(&self, from: Option<State>, to: State) {
+        let mut counts = self.lock_counts();
+        if let Some(from) = from {
+            let n = of_state(&mut counts, from);
+            *n = n.saturating_sub(1);
         }
-        let [completed, failed, cancelled] = &self.ended;
-        counts.completed = completed.load(Ordering::Relaxed);
-        counts.failed = failed.load(Ordering::Relaxed);
-        counts.cancelled = cancelled.load(Ordering::Relaxed);
-        counts
+        *of_state(&mut counts, to) += 1;
+    }
+
+    fn lock_counts(&self) -> MutexGuard<'_, WorkloadCounts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Newest first.
@@ -152,6 +167,13 @@ impl Workloads {
         found.map(|job| job.describe(true)).collect()
     }
 
+    /// The records of those in memory that ended, oldest first.
+    pub fn finished_records(&self) -> Vec<Record> {
+        // The list is let go before the records are made: requests wait for it.
+        let all: Vec<_> = self.recent().iter().cloned().collect();
+        all.iter().filter_map(|job| job.finished_record()).collect()
+    }
+
     /// Follows changes from now on.
     pub fn follow(&self, filter: WorkloadFilter) -> Follower {
         self.feed.follow(filter)
@@ -159,6 +181,16 @@ impl Workloads {
 
     fn recent(&self) -> MutexGuard<'_, VecDeque<Arc<Job>>> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn of_state(counts: &mut WorkloadCounts, state: State) -> &mut u64 {
+    match state {
+        State::Queued => &mut counts.queued,
+        State::Running => &mut counts.running,
+        State::Completed => &mut counts.completed,
+        State::Failed => &mut counts.failed,
+        State::Cancelled => &mut counts.cancelled,
     }
 }
 
@@ -227,7 +259,9 @@ impl Job {
     /// Committed on a node with this status.
     pub fn start(&self, node: &NodeId, status: u16) {
         let mut inner = self.lock();
+        let before = inner.life.state();
         if let Some(n) = inner.life.start(node) {
+            self.all.count(Some(before), State::Running);
             let age = self.age();
             inner.started_at = Some(self.admission.created_at + age);
             inner.status = Some(status);
@@ -245,9 +279,11 @@ impl Job {
     pub fn finish(&self, end: End, status: Option<u16>, stats: Option<Stats>) {
         let (state, error) = end.terminal();
         let mut inner = self.lock();
+        let before = inner.life.state();
         let Some(n) = inner.life.finish(state) else {
             return;
         };
+        self.all.count(Some(before), state);
         let age = self.age();
         let ended_at = self.admission.created_at + age;
         inner.ended_at = Some(ended_at);
@@ -256,20 +292,17 @@ impl Job {
         inner.stats = stats;
         let why = inner.error.clone();
         self.note(&mut inner, age, Step::Ended(state, why));
-        let (counter, notice) = match state {
-            State::Completed => (0, WorkloadNotice::Completed),
-            State::Cancelled => (2, WorkloadNotice::Errored),
-            _ => (1, WorkloadNotice::Errored),
+        let notice = match state {
+            State::Completed => WorkloadNotice::Completed,
+            _ => WorkloadNotice::Errored,
         };
-        self.all.ended[counter].fetch_add(1, Ordering::Relaxed);
         self.send(&inner, notice, n);
-        let kept = self.all.kept.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some((last, others)) = kept.split_last() {
+        let mut sinks = self.all.kept.iter().filter_map(OnceLock::get);
+        if let Some(first) = sinks.next() {
             let record = self.record(&inner, ended_at);
-            for sink in others {
-                sink.finished(record.clone());
-            }
-            last.finished(record);
+            // A copy only for those besides.
+            sinks.for_each(|sink| sink.finished(record.clone()));
+            first.finished(record);
         }
     }
 
@@ -433,7 +466,7 @@ fn ended(why: Option<&str>, stats: Option<&Stats>) -> Option<String> {
 mod tests {
     use super::super::events::Sink;
     use super::*;
-    use crate::wire::journal::{Attempt, AttemptOutcome, Record};
+    use crate::wire::journal::{Attempt, AttemptOutcome};
 
     #[derive(Default, Clone)]
     struct Seen(Arc<Mutex<Vec<(WorkloadNotice, WorkloadInfo)>>>);

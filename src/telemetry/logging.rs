@@ -1,7 +1,8 @@
 //! The log on stderr (product sections 12 and 13.25).
 //!
 //! Owns: the line's form, the threshold that can be changed while running, the panic hook.
-//! Leaves to others: what is logged; never prompts, answers, bodies or credentials.
+//! Leaves to others: what is logged; never prompts, answers, bodies or credentials. What is special
+//! about the journal (`journal`).
 //!
 //! Lines go through a bounded queue to a thread of their own: a parent that stops reading stderr
 //! must hang neither a request nor the exit. Lines over the bound are dropped and counted.
@@ -13,6 +14,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::journal;
 use crate::rules::log_level::{LogFormat, LogLevel};
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::Interest;
@@ -73,7 +75,11 @@ pub fn start(threshold: LogLevel, form: LogFormat) -> LogHandle {
         .with_writer(lines)
         .with_ansi(false);
     let layer: Box<dyn Layer<Registry> + Send + Sync> = match form {
+        LogFormat::Text if journal::is_stderr() => {
+            Box::new(layer.event_format(JournalText).with_filter(ours))
+        },
         LogFormat::Text => Box::new(layer.event_format(Text).with_filter(ours)),
+        // With its time also in the journal: whoever asks for JSON takes the message out of there.
         LogFormat::Json => {
             let json = layer.json().flatten_event(true).with_current_span(false);
             Box::new(json.with_span_list(false).with_filter(ours))
@@ -146,6 +152,28 @@ where
         write!(w, " {} [{COMPONENT}] ", event.metadata().level())?;
         ctx.format_fields(w.by_ref(), event)?;
         writeln!(w)
+    }
+}
+
+/// The same without what the journal keeps beside each line: time and process. The level stays,
+/// since `journalctl` shows priorities by colour only.
+struct JournalText;
+
+impl<S, N> FormatEvent<S, N> for JournalText
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        ctx: &FmtContext<'_, S, N>,
+        mut w: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let level = event.metadata().level();
+        let mut text = format!("{level} ");
+        ctx.format_fields(Writer::new(&mut text), event)?;
+        w.write_str(&journal::entries(level, &text))
     }
 }
 

@@ -127,9 +127,61 @@ pub struct Record {
     pub stats: Option<Stats>,
 }
 
+/// Why a line is no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LineError {
+    /// It is one of another version.
+    #[error("its format is version {0}; this one reads version {VERSION}")]
+    Version(u64),
+    /// It is none, or a part of one.
+    #[error("it is no record of a journal")]
+    Malformed,
+}
+
+impl Record {
+    /// Reads one line of a journal, without its end.
+    ///
+    /// # Errors
+    /// It is no record of this version.
+    pub fn parse(line: &[u8]) -> Result<Self, LineError> {
+        match serde_json::from_slice::<Self>(line) {
+            Ok(record) if record.v == VERSION => Ok(record),
+            // Another version may have other fields.
+            _ => Err(Self::why_not(line)),
+        }
+    }
+
+    fn why_not(line: &[u8]) -> LineError {
+        #[derive(Deserialize)]
+        struct Versioned {
+            v: u64,
+        }
+        match serde_json::from_slice(line) {
+            Ok(Versioned { v }) if v != u64::from(VERSION) => LineError::Version(v),
+            _ => LineError::Malformed,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_of_another_version_is_told_from_one_that_is_torn() {
+        let why = |line: &str| Record::parse(line.as_bytes()).unwrap_err();
+        assert_eq!(why(r#"{"v":2,"something":"new"}"#), LineError::Version(2));
+        for line in [
+            r#"{"v":1,"run_id":"00"#,
+            r#"{"v":1}"#,
+            r#"{"v":"1"}"#,
+            "",
+            "[]",
+            "x",
+        ] {
+            assert_eq!(why(line), LineError::Malformed, "{line}");
+        }
+    }
 
     #[test]
     fn the_framing_follows_the_content_type() {

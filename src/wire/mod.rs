@@ -5,4 +5,5 @@ pub mod control;
 pub mod journal;
 pub mod jsonrpc;
 pub mod pool;
+pub mod replay;
 pub mod usage_event;

@@ -226,6 +226,7 @@ fn registration(node: NodeId) -> Registration {
     Registration {
         node,
         endpoint: "http://10.10.0.15:11434/v1".into(),
+        address: ([10, 0, 0, 7], 8000).into(),
         engine: PoolEngine::Ollama,
         models: models(),
         max_concurrency: 1_000,

@@ -11,8 +11,8 @@ use nvpair_proxy::demo::{DialectConfig, DialectEngine};
 use crate::world::{Said, World};
 
 /// A running demonstration with one facade; ended when dropped.
-struct Demo {
-    world: World,
+pub struct Demo {
+    pub world: World,
     child: Child,
     /// What it printed until it was ready.
     shown: String,
@@ -33,7 +33,7 @@ fn free_port() -> u16 {
 }
 
 impl Demo {
-    fn start(more: &[&str]) -> Self {
+    pub fn start(more: &[&str]) -> Self {
         (0..5)
             .find_map(|_| Self::try_start(more))
             .expect("the demonstration starts")
@@ -64,12 +64,12 @@ impl Demo {
         Some(demo)
     }
 
-    fn run(&self, args: &[&str]) -> Said {
+    pub fn run(&self, args: &[&str]) -> Said {
         self.world.run(args)
     }
 
     /// The whole answer to a generate call, head and body.
-    fn ask(&self, body: &str) -> String {
+    pub fn ask(&self, body: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         let head = format!(
             "POST /api/generate HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\

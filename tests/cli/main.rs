@@ -14,6 +14,7 @@ mod healthcheck;
 mod live;
 mod models;
 mod nodes;
+mod replay;
 mod route;
 mod schema;
 mod select;

@@ -45,6 +45,15 @@ fn shows_facades_nodes_and_counts() {
          Workloads: 3 running, 1 queued, 412 done, 2 failed, 5 cancelled."
     );
     assert!(!said.out.contains('\x1b'));
+    // What is pasted into a client stands there, with the ports of now.
+    for want in [
+        "Clients",
+        "Claude Code, anthropic SDK",
+        "http://localhost:11435 http://localhost:1234",
+        "http://localhost:1234/v1",
+    ] {
+        assert!(said.out.contains(want), "{want} in {}", said.out);
+    }
 }
 
 #[test]

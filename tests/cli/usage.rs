@@ -31,6 +31,19 @@ fn wrong_usage_is_told_on_stderr_with_code_2() {
         (&["nodes", "list", "--engine", "lmstudo"], "lmstudio"),
         (&["route", "--engine", "olama", "--model", "m"], "'ollama'"),
         (&["healthcheck", "olama"], "'ollama'"),
+        (&["replay", "--engine", "olama"], "'ollama'"),
+        (&["replay", "--speed", "0"], "0.01 to 1000"),
+        (&["replay", "--speed", "fast"], "0.01 to 1000"),
+        (&["replay", "--last", "0"], "1.."),
+        (&["replay", "--since", "soon"], "1h30m"),
+        (&["replay", "--since=-1h"], "negative"),
+        (&["replay", "a", "b"], "unexpected argument"),
+        (&["workloads", "--export"], "FILE"),
+        (&["workloads", "9", "--export", "f"], "cannot be used with"),
+        (
+            &["workloads", "--follow", "--export", "f"],
+            "cannot be used with",
+        ),
         (&["status", "-log-level", "debug"], "unexpected argument"),
         (&["serve", "--response-header-timeout", "soon"], "1h30m"),
         (&["serve", "--response-header-timeout=-5s"], "negative"),
@@ -78,13 +91,17 @@ fn help_names_every_subcommand_and_exit_code_and_hides_what_is_internal() {
         "set-port",
         "workloads",
         "models",
+        "route",
+        "replay",
+        "healthcheck",
         "completions",
+        "generate",
         "Examples:",
         "3  no daemon reachable",
     ] {
         assert!(help.out.contains(word), "{word}");
     }
-    for word in ["generate", "demo-engine"] {
+    for word in ["demo-engine", "complete "] {
         assert!(!help.out.contains(word), "{word}");
     }
 }
@@ -105,8 +122,10 @@ fn every_subcommand_s_help_has_examples() {
         "nodes add",
         "nodes remove",
         "doctor",
+        "replay",
         "healthcheck",
         "completions",
+        "generate",
     ] {
         let words: Vec<_> = sub.split(' ').chain(["--help"]).collect();
         let help = world.run(&words);

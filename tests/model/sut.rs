@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nvpair_proxy::rules::candidates::{Candidate, drop_shared};
 use nvpair_proxy::rules::discovery::{Extra, Node};
@@ -21,6 +21,7 @@ use nvpair_proxy::state::events::{Events, Notice, Sink, WorkloadNotice};
 use nvpair_proxy::state::facade::{FacadeState, Surroundings};
 use nvpair_proxy::state::scheduler::{Claim, Scheduler};
 use nvpair_proxy::state::workloads::{Admission, Job, Workloads};
+use tokio::time::Instant;
 
 use super::transition::{Dice, Kind, Live, Loads, MODELS, NODES, Seen, Sight, Transition};
 
@@ -366,6 +367,7 @@ impl Sut {
             Action::Answer(answer) => {
                 let (status, why) = match answer {
                     Answer::NoCandidate => (502, "nobody"),
+                    Answer::TooLong { .. } => unreachable!("there is no pool here"),
                     Answer::Attempt(Failure::NoContent) => (504, "attempt"),
                     Answer::Attempt(_) => (502, "attempt"),
                     Answer::Exhausted(Exhausted::Deadline) => (503, "deadline"),

@@ -6,7 +6,7 @@ use nvpair_proxy::rules::pool::ema::Sample;
 use nvpair_proxy::rules::pool::record::LeaseId;
 use nvpair_proxy::store::pool::{Admission, PoolStore, Taken};
 
-use crate::world::{COOLDOWN, TTL, World, granted, model, outcome, registration, session};
+use crate::world::{COOLDOWN, TTL, World, granted, registration, session};
 
 both! {
     exactly_one_trial_under_64_concurrent_askers

@@ -4,6 +4,9 @@
 //! Redis is the distribution's `redis-server`, started by each test on a free port. Where there is
 //! none its half says that it did not run; with `NVPAIR_REQUIRE_REDIS` set it fails.
 
+// Most of the suite is in functions that tests call, which the lint's exception for tests does not know.
+#![allow(clippy::unwrap_used)]
+
 /// Each test twice: over memory and over Redis.
 macro_rules! both {
     ($($name:ident)*) => {

@@ -17,8 +17,11 @@ mod journal;
 mod looping;
 mod nodes;
 mod ports;
+mod replay;
 mod serving;
 mod starting;
+#[cfg(target_os = "linux")]
+mod supervision;
 mod usage;
 
 use serde_json::{Value, json};

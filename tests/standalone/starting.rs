@@ -19,6 +19,10 @@ fn the_start_up_table_says_what_to_paste_and_which_nodes_there_are() {
         "Ollama".to_owned(),
         "tower".to_owned(),
         world.socket().display().to_string(),
+        "Open WebUI, Continue, Cline, openai SDK".to_owned(),
+        format!("http://localhost:{}/v1", daemon.port),
+        "OLLAMA_HOST".to_owned(),
+        "ANTHROPIC_BASE_URL".to_owned(),
     ] {
         assert!(out.contains(&part), "{part} in\n{out}");
     }

@@ -1,7 +1,7 @@
 //! The parent's side of the link: newline-delimited JSON-RPC over the daemon's stdin and stdout.
 
 use std::io::Write;
-use std::process::{ChildStdin, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,7 +36,21 @@ impl Broker {
     pub fn with_env(args: &[&str], env: &[(&str, &str)]) -> Self {
         let world = World::new();
         let mut command = world.command(&[&["serve", "--broker"], args].concat());
-        command.stdin(Stdio::piped()).envs(env.iter().copied());
+        command.envs(env.iter().copied());
+        Self::spawn(world, command)
+    }
+
+    /// The same in a process that may have so many open files, and can raise that no further.
+    pub fn with_open_files(limit: u32) -> Self {
+        let world = World::new();
+        let inner = world.command(&["serve", "--broker"]);
+        let mut command = world.shell(&format!("ulimit -n {limit} && exec \"$0\" \"$@\""));
+        command.arg(inner.get_program()).args(inner.get_args());
+        Self::spawn(world, command)
+    }
+
+    fn spawn(world: World, mut command: Command) -> Self {
+        command.stdin(Stdio::piped());
         let mut process = Process::spawn(&mut command);
         let input = process.child().stdin.take().unwrap();
         let frames = Lines::of(process.child().stdout.take().unwrap());

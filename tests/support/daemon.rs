@@ -88,10 +88,22 @@ impl World {
 
     /// The binary with these arguments, in this world and no other.
     pub fn command(&self, args: &[&str]) -> Command {
-        let at = |name: &str| self.path().join(name);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_nvpair-proxy"));
+        let mut command = self.program(env!("CARGO_BIN_EXE_nvpair-proxy"));
+        command.args(args);
         command
-            .args(args)
+    }
+
+    /// A shell with this script, in this world; what is added are its `$0` and on.
+    pub fn shell(&self, script: &str) -> Command {
+        let mut command = self.program("/bin/sh");
+        command.arg("-c").arg(script);
+        command
+    }
+
+    fn program(&self, program: &str) -> Command {
+        let at = |name: &str| self.path().join(name);
+        let mut command = Command::new(program);
+        command
             .env_clear()
             .env("HOME", self.path())
             .env("XDG_RUNTIME_DIR", at("run"))
@@ -217,11 +229,17 @@ impl Standalone {
     /// `serve` with an Ollama facade on a free port and these arguments, once it is ready.
     #[track_caller]
     pub fn start(world: &World, args: &[&str]) -> Self {
+        Self::start_with(world, args, &|_| {})
+    }
+
+    /// The same; `change` may give the command another environment or another stderr.
+    #[track_caller]
+    pub fn start_with(world: &World, args: &[&str], change: &dyn Fn(&mut Command)) -> Self {
         for _ in 0..5 {
             let port = free_port();
             let engine = format!("ollama={port}");
             let all = [&["--engine", &engine], args].concat();
-            match Self::try_start(world, port, &all) {
+            match Self::try_start_with(world, port, &all, change) {
                 Ok(started) => return started,
                 Err(text) if text.contains("taken") || text.contains("cannot listen") => {},
                 Err(text) => panic!("{text}"),
@@ -232,7 +250,17 @@ impl Standalone {
 
     /// `serve` with these arguments; an error with what it said if it ends instead.
     pub fn try_start(world: &World, port: u16, args: &[&str]) -> Result<Self, String> {
+        Self::try_start_with(world, port, args, &|_| {})
+    }
+
+    fn try_start_with(
+        world: &World,
+        port: u16,
+        args: &[&str],
+        change: &dyn Fn(&mut Command),
+    ) -> Result<Self, String> {
         let mut command = world.command(&[&["serve"], args].concat());
+        change(&mut command);
         let mut process = Process::spawn(&mut command);
         let out = Lines::of(process.child().stdout.take().unwrap());
         let ready = || out.text().contains("Ready in").then_some(true);

@@ -383,6 +383,21 @@ proptest! {
     }
 
     #[test]
+    fn an_engine_that_permits_everything_changes_nothing(
+        ask in any_ask(),
+        grants in proptest::collection::vec(any_grant(), 1..4),
+    ) {
+        let everything = grant(&[
+            ("access-control-allow-origin", APP),
+            ("access-control-allow-methods", "GET, PUT, POST, put"),
+            ("access-control-allow-headers", "content-type, authorization, x"),
+            ("access-control-allow-credentials", "true"),
+        ]);
+        let more = [&grants[..], &[everything]].concat();
+        prop_assert_eq!(combine(&ask, &grants), combine(&ask, &more));
+    }
+
+    #[test]
     fn all_permit_what_each_permits(
         ask in any_ask(),
         grants in proptest::collection::vec(any_grant(), 1..4),

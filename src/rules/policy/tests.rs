@@ -35,6 +35,7 @@ impl Desk {
                 seat: self.board.seat(&id.into()),
                 kind,
                 host: "127.0.0.1".into(),
+                name: "127.0.0.1".into(),
                 port: 1,
                 authority: "127.0.0.1:1".into(),
                 host_header: HeaderValue::from_static("127.0.0.1:1"),

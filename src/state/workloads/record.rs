@@ -20,6 +20,13 @@ pub(super) fn terms(l: &Load) -> [u64; 3] {
 }
 
 impl Job {
+    /// The record, if it ended.
+    pub(super) fn finished_record(&self) -> Option<Record> {
+        let inner = self.lock();
+        let ended_at = inner.ended_at?;
+        Some(*self.record(&inner, ended_at))
+    }
+
     /// The record of a job that ended at this Unix millisecond.
     pub(super) fn record(&self, inner: &Inner, ended_at: u64) -> Box<Record> {
         let a = &self.admission;

@@ -7,7 +7,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use crate::wire::journal::{Record, VERSION};
+use crate::wire::journal::Record;
 
 /// A file is closed before it grows over this.
 const FILE_BYTES: u64 = 4 * 1024 * 1024;
@@ -53,8 +53,7 @@ pub fn read(path: &Path) -> io::Result<Contents> {
 }
 
 fn record(line: &[u8]) -> Option<Record> {
-    let record: Record = serde_json::from_slice(line).ok()?;
-    (record.v == VERSION).then_some(record)
+    Record::parse(line).ok()
 }
 
 fn name(number: u32) -> String {
