@@ -68,7 +68,8 @@ pub struct AgentArgs {
     /// Take requests here, pass them to the engine and count them
     ///
     /// For engines that do not tell how busy they are; --endpoint then names this address as others
-    /// see it. Without it the engine's own figures are reported, where it has any.
+    /// see it. Whoever reaches this address reaches the engine. Without it the engine's own figures
+    /// are reported, where it has any.
     #[arg(long, value_name = "ADDR:PORT")]
     pub listen: Option<SocketAddr>,
     /// How long requests under way may take at the end

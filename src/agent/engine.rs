@@ -3,10 +3,12 @@
 //! Owns: when it is asked, when it counts as down. Leaves to others: one probe (`net::probe`), what is
 //! advertised of it (`rules::worker`), telling the gateway (`super`).
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use http::StatusCode;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -235,7 +237,11 @@ async fn again(interval: Arc<AtomicU64>, mut eye: Eye) {
             false => pause,
         };
         tokio::time::sleep(pause).await;
-        eye.look().await;
+        // What cannot be looked at is not advertised, whatever the reason.
+        if AssertUnwindSafe(eye.look()).catch_unwind().await.is_err() {
+            eye.up = false;
+            eye.out.send_modify(|seen| seen.models.clear());
+        }
     }
 }
 

@@ -128,7 +128,7 @@ fn gpus_are_told_of_where_there_are_some() {
         Some("NVIDIA GeForce RTX 4090")
     );
     assert_eq!(hardware.gpu_count, Some(2));
-    assert_eq!(hardware.vram_total_bytes, Some(2 * 24_564 << 20));
+    assert_eq!(hardware.vram_total_bytes, Some((2 * 24_564) << 20));
     let beat = record.beat.as_ref().unwrap();
     assert_eq!(beat.free_vram_bytes, Some(24_000 << 20));
     assert_eq!(beat.gpu_temperature_c, Some(70.0));

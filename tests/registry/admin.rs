@@ -174,7 +174,7 @@ async fn a_key_is_made_used_listed_and_revoked_with_its_node() {
         );
     }
     let keys = c.call(async |c| c.pool_keys_list().await).await.unwrap();
-    assert_eq!(keys.keys, [made.info.clone()]);
+    assert_eq!(keys.keys, std::slice::from_ref(&made.info));
     assert!(
         !serde_json::to_string(&keys)
             .unwrap()
