@@ -13,12 +13,12 @@ mod engine;
 mod gpu;
 mod proxy;
 mod registry;
+mod signals;
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
@@ -34,6 +34,7 @@ use engine::{Seen, Watched, Watcher};
 use proxy::{Active, Proxy};
 pub use registry::RegistryAddress;
 use registry::{CallError, Client};
+use signals::Signals;
 
 /// How an agent is started.
 pub struct Options {
@@ -527,38 +528,4 @@ fn ms(span: Duration) -> u64 {
 fn jitter() -> f64 {
     use std::hash::{BuildHasher, RandomState};
     (RandomState::new().hash_one(0u8) >> 11) as f64 / (1u64 << 53) as f64
-}
-
-/// SIGTERM and SIGINT.
-struct Signals {
-    terminate: Option<Signal>,
-    interrupt: Option<Signal>,
-}
-
-impl Signals {
-    fn listen() -> Self {
-        let listen = |kind| {
-            let told: io::Result<Signal> = signal(kind);
-            told.inspect_err(|e| tracing::warn!(reason = %e, "cannot listen for a signal"))
-                .ok()
-        };
-        Self {
-            terminate: listen(SignalKind::terminate()),
-            interrupt: listen(SignalKind::interrupt()),
-        }
-    }
-
-    /// The name of the next one.
-    async fn next(&mut self) -> &'static str {
-        async fn recv(signal: &mut Option<Signal>) {
-            match signal {
-                Some(signal) => drop(signal.recv().await),
-                None => std::future::pending().await,
-            }
-        }
-        tokio::select! {
-            () = recv(&mut self.terminate) => "SIGTERM",
-            () = recv(&mut self.interrupt) => "SIGINT",
-        }
-    }
 }
