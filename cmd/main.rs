@@ -3,6 +3,7 @@
 //! Owns: start and end of the process. Leaves to others: everything else. No decisions here; this
 //! is the only crate that prints.
 
+mod agent;
 mod argv;
 mod cli;
 mod clients;
@@ -81,6 +82,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, CliError> {
         Verb::Models(args) => models::run(args, globals),
         Verb::Route(args) => route::run(args, globals),
         Verb::Nodes(args) => nodes::run(args, globals),
+        Verb::Agent(args) => agent::run(args, globals),
         Verb::Doctor(args) => doctor::run(args, globals),
         Verb::Replay(args) => replay::run(args, globals),
         Verb::Config(args) => config::run(args, globals),

@@ -7,6 +7,7 @@ use nvpair_proxy::control::client::{ControlApiClient, ControlClient};
 use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::units::human_age;
 use nvpair_proxy::wire::control::{Mode, NodeKind, NodeState, NodeStatus, Status};
+use nvpair_proxy::wire::pool::PoolUsage;
 
 use crate::cli::{Globals, StatusArgs};
 use crate::clients;
@@ -94,6 +95,7 @@ fn render(status: &Status, now_ms: u64, look: &Look, parts: Parts) -> String {
         let heading = format!("Pool: registry on {}, {tls}", output::clean(&pool.listen));
         text.push_str(&look.heading(&heading));
         text.push_str(&crate::nodes::pool::table(pool, look));
+        text.push_str(&usage(pool.usage.as_ref()));
         text.push('\n');
     }
     let facades = status.facades.iter().map(|f| (f.engine, f.port));
@@ -104,6 +106,26 @@ fn render(status: &Status, now_ms: u64, look: &Look, parts: Parts) -> String {
     }
     text.push_str(&summary(status));
     text
+}
+
+/// Usage events that are not where they should be; nothing while all are.
+fn usage(usage: Option<&PoolUsage>) -> String {
+    let Some(usage) = usage else {
+        return String::new();
+    };
+    let mut parts = Vec::new();
+    let collector = usage.collector.unwrap_or_default();
+    let lost = usage.file_lost.unwrap_or(0) + collector.lost;
+    if lost > 0 {
+        parts.push(format!("{lost} lost"));
+    }
+    if collector.queued > 0 {
+        parts.push(format!("{} wait for the collector", collector.queued));
+    }
+    match parts.is_empty() {
+        true => String::new(),
+        false => format!("  usage events: {}\n", parts.join(", ")),
+    }
 }
 
 fn facades(status: &Status, now_ms: u64, look: &Look) -> String {
@@ -284,6 +306,24 @@ mod tests {
     use super::*;
     use nvpair_proxy::rules::ids::RunId;
     use nvpair_proxy::wire::control::*;
+    use nvpair_proxy::wire::pool::CollectorUsage;
+
+    #[test]
+    fn usage_events_are_only_mentioned_where_some_are_missing() {
+        let told = |file_lost, sent, queued, lost| {
+            let collector = CollectorUsage { sent, queued, lost };
+            usage(Some(&PoolUsage {
+                file_lost,
+                collector: Some(collector),
+            }))
+        };
+        assert_eq!(usage(None), "");
+        assert_eq!(told(Some(0), 9, 0, 0), "");
+        assert_eq!(
+            told(Some(2), 9, 4, 1),
+            "  usage events: 3 lost, 4 wait for the collector\n"
+        );
+    }
 
     fn status() -> Status {
         let node = NodeStatus {

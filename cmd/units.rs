@@ -14,6 +14,8 @@ use crate::output;
 
 const SYSTEM: &str = include_str!("package/nvpair-proxy.service");
 const USER: &str = include_str!("package/user/nvpair-proxy.service");
+const AGENT: &str = include_str!("package/nvpair-proxy-agent.service");
+const USER_AGENT: &str = include_str!("package/user/nvpair-proxy-agent.service");
 const LAUNCHD: &str = include_str!("package/launchd.plist");
 
 /// The path in the files.
@@ -24,7 +26,12 @@ const LOG: &str = "@LOG@";
 
 /// Runs `generate systemd`.
 pub fn systemd(args: &SystemdArgs) -> Result<ExitCode, CliError> {
-    let unit = if args.system { SYSTEM } else { USER };
+    let unit = match (args.agent, args.system) {
+        (false, false) => USER,
+        (false, true) => SYSTEM,
+        (true, false) => USER_AGENT,
+        (true, true) => AGENT,
+    };
     let binary = binary(args.binary.as_deref())?;
     output::print(&unit.replace(BINARY, &systemd_word(&binary)))?;
     Ok(ExitCode::SUCCESS)
@@ -109,6 +116,12 @@ mod tests {
             let line = format!("ExecStart={BINARY} serve\n");
             assert_eq!(unit.matches(BINARY).count(), 1);
             assert!(unit.contains(&line));
+        }
+        for unit in [AGENT, USER_AGENT] {
+            assert_eq!(unit.matches(BINARY).count(), 1);
+            assert!(unit.contains(&format!("ExecStart={BINARY} agent --node-key-file ")));
+            // The key is in a file, and in no line of the unit.
+            assert!(!unit.contains("NODE_KEY"));
         }
         assert_eq!(LAUNCHD.matches(BINARY).count(), 1);
         assert_eq!(LAUNCHD.matches(LOG).count(), 2);

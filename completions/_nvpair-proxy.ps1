@@ -40,6 +40,7 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             [CompletionResult]::new('models', 'models', [CompletionResultType]::ParameterValue, 'Show the models of all nodes')
             [CompletionResult]::new('route', 'route', [CompletionResultType]::ParameterValue, 'Show where a request for a model would go now, and why')
             [CompletionResult]::new('nodes', 'nodes', [CompletionResultType]::ParameterValue, 'Show nodes, add some, remove some')
+            [CompletionResult]::new('agent', 'agent', [CompletionResultType]::ParameterValue, 'Join the engine on this machine to a gateway''s node pool')
             [CompletionResult]::new('doctor', 'doctor', [CompletionResultType]::ParameterValue, 'Look for what may be wrong on this machine, each finding with its remedy')
             [CompletionResult]::new('replay', 'replay', [CompletionResultType]::ParameterValue, 'Ask what would happen with recorded requests now, or send such requests again')
             [CompletionResult]::new('config', 'config', [CompletionResultType]::ParameterValue, 'Check, show, find or reload the configuration')
@@ -381,6 +382,32 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
         'nvpair-proxy;nodes;help;help' {
             break
         }
+        'nvpair-proxy;agent' {
+            [CompletionResult]::new('--proxy-addr', '--proxy-addr', [CompletionResultType]::ParameterName, 'Registry of the gateway; port 9090 where none is given')
+            [CompletionResult]::new('--node-id', '--node-id', [CompletionResultType]::ParameterName, 'The node this is, as the key names it')
+            [CompletionResult]::new('--engine', '--engine', [CompletionResultType]::ParameterName, 'What serves here')
+            [CompletionResult]::new('--endpoint', '--endpoint', [CompletionResultType]::ParameterName, 'Where gateways reach the engine')
+            [CompletionResult]::new('--engine-url', '--engine-url', [CompletionResultType]::ParameterName, 'Where the agent reaches it [default: http://127.0.0.1 and the engine''s usual port]')
+            [CompletionResult]::new('--node-key-file', '--node-key-file', [CompletionResultType]::ParameterName, 'File with the node key, readable for its owner alone; without it NODE_KEY is read')
+            [CompletionResult]::new('--proxy-fingerprint', '--proxy-fingerprint', [CompletionResultType]::ParameterName, 'The registry''s certificate has this digest')
+            [CompletionResult]::new('--proxy-ca', '--proxy-ca', [CompletionResultType]::ParameterName, 'The registry''s certificate is vouched for by those in this PEM file')
+            [CompletionResult]::new('--max-concurrency', '--max-concurrency', [CompletionResultType]::ParameterName, 'Requests it runs side by side [default: what llama.cpp tells, else 1]')
+            [CompletionResult]::new('--base-weight', '--base-weight', [CompletionResultType]::ParameterName, 'Its share of the traffic, beside the other nodes'' [default: its concurrency]')
+            [CompletionResult]::new('--listen', '--listen', [CompletionResultType]::ParameterName, 'Take requests here, pass them to the engine and count them')
+            [CompletionResult]::new('--drain-timeout', '--drain-timeout', [CompletionResultType]::ParameterName, 'How long requests under way may take at the end')
+            [CompletionResult]::new('--sweep-interval', '--sweep-interval', [CompletionResultType]::ParameterName, 'How often the gateways look who drains: their `sweep_interval` [env: NODE_SWEEP_INTERVAL] [default: 5s]')
+            [CompletionResult]::new('--log-format', '--log-format', [CompletionResultType]::ParameterName, 'Form of the log on stderr')
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
+            [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
         'nvpair-proxy;doctor' {
             [CompletionResult]::new('--config', '--config', [CompletionResultType]::ParameterName, 'Configuration file, as of serve')
             [CompletionResult]::new('--cluster-dir', '--cluster-dir', [CompletionResultType]::ParameterName, 'Folder of the cluster''s certificates and pins [default: the running daemon''s]')
@@ -563,6 +590,7 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
             [CompletionResult]::new('--user', '--user', [CompletionResultType]::ParameterName, 'A unit for your own user; the default')
             [CompletionResult]::new('--system', '--system', [CompletionResultType]::ParameterName, 'A unit for the machine, with a user of its own that systemd makes')
+            [CompletionResult]::new('--agent', '--agent', [CompletionResultType]::ParameterName, 'A unit for the agent of a pool node instead of the daemon')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
             [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
             [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
@@ -610,6 +638,7 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             [CompletionResult]::new('models', 'models', [CompletionResultType]::ParameterValue, 'Show the models of all nodes')
             [CompletionResult]::new('route', 'route', [CompletionResultType]::ParameterValue, 'Show where a request for a model would go now, and why')
             [CompletionResult]::new('nodes', 'nodes', [CompletionResultType]::ParameterValue, 'Show nodes, add some, remove some')
+            [CompletionResult]::new('agent', 'agent', [CompletionResultType]::ParameterValue, 'Join the engine on this machine to a gateway''s node pool')
             [CompletionResult]::new('doctor', 'doctor', [CompletionResultType]::ParameterValue, 'Look for what may be wrong on this machine, each finding with its remedy')
             [CompletionResult]::new('replay', 'replay', [CompletionResultType]::ParameterValue, 'Ask what would happen with recorded requests now, or send such requests again')
             [CompletionResult]::new('config', 'config', [CompletionResultType]::ParameterValue, 'Check, show, find or reload the configuration')
@@ -681,6 +710,9 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             break
         }
         'nvpair-proxy;help;nodes;keys;revoke' {
+            break
+        }
+        'nvpair-proxy;help;agent' {
             break
         }
         'nvpair-proxy;help;doctor' {

@@ -37,6 +37,7 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand models 'Show the models of all nodes'
             cand route 'Show where a request for a model would go now, and why'
             cand nodes 'Show nodes, add some, remove some'
+            cand agent 'Join the engine on this machine to a gateway''s node pool'
             cand doctor 'Look for what may be wrong on this machine, each finding with its remedy'
             cand replay 'Ask what would happen with recorded requests now, or send such requests again'
             cand config 'Check, show, find or reload the configuration'
@@ -342,6 +343,31 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
         }
         &'nvpair-proxy;nodes;help;help'= {
         }
+        &'nvpair-proxy;agent'= {
+            cand --proxy-addr 'Registry of the gateway; port 9090 where none is given'
+            cand --node-id 'The node this is, as the key names it'
+            cand --engine 'What serves here'
+            cand --endpoint 'Where gateways reach the engine'
+            cand --engine-url 'Where the agent reaches it [default: http://127.0.0.1 and the engine''s usual port]'
+            cand --node-key-file 'File with the node key, readable for its owner alone; without it NODE_KEY is read'
+            cand --proxy-fingerprint 'The registry''s certificate has this digest'
+            cand --proxy-ca 'The registry''s certificate is vouched for by those in this PEM file'
+            cand --max-concurrency 'Requests it runs side by side [default: what llama.cpp tells, else 1]'
+            cand --base-weight 'Its share of the traffic, beside the other nodes'' [default: its concurrency]'
+            cand --listen 'Take requests here, pass them to the engine and count them'
+            cand --drain-timeout 'How long requests under way may take at the end'
+            cand --sweep-interval 'How often the gateways look who drains: their `sweep_interval` [env: NODE_SWEEP_INTERVAL] [default: 5s]'
+            cand --log-format 'Form of the log on stderr'
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
         &'nvpair-proxy;doctor'= {
             cand --config 'Configuration file, as of serve'
             cand --cluster-dir 'Folder of the cluster''s certificates and pins [default: the running daemon''s]'
@@ -506,6 +532,7 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand --color 'When to use colour; `auto` also obeys NO_COLOR'
             cand --user 'A unit for your own user; the default'
             cand --system 'A unit for the machine, with a user of its own that systemd makes'
+            cand --agent 'A unit for the agent of a pool node instead of the daemon'
             cand --json 'Print one JSON document and nothing else on stdout'
             cand -v 'Say more; for `serve`, log at debug'
             cand --verbose 'Say more; for `serve`, log at debug'
@@ -547,6 +574,7 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand models 'Show the models of all nodes'
             cand route 'Show where a request for a model would go now, and why'
             cand nodes 'Show nodes, add some, remove some'
+            cand agent 'Join the engine on this machine to a gateway''s node pool'
             cand doctor 'Look for what may be wrong on this machine, each finding with its remedy'
             cand replay 'Ask what would happen with recorded requests now, or send such requests again'
             cand config 'Check, show, find or reload the configuration'
@@ -600,6 +628,8 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
         &'nvpair-proxy;help;nodes;keys;list'= {
         }
         &'nvpair-proxy;help;nodes;keys;revoke'= {
+        }
+        &'nvpair-proxy;help;agent'= {
         }
         &'nvpair-proxy;help;doctor'= {
         }

@@ -41,6 +41,7 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "workloads
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "models" -d 'Show the models of all nodes'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "route" -d 'Show where a request for a model would go now, and why'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "nodes" -d 'Show nodes, add some, remove some'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "agent" -d 'Join the engine on this machine to a gateway\'s node pool'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "doctor" -d 'Look for what may be wrong on this machine, each finding with its remedy'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "replay" -d 'Ask what would happen with recorded requests now, or send such requests again'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "config" -d 'Check, show, find or reload the configuration'
@@ -240,6 +241,33 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __f
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from help" -f -a "reset" -d 'Close the circuit breakers of a pool node'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from help" -f -a "keys" -d 'Make, list and revoke the keys that workers register with'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l proxy-addr -d 'Registry of the gateway; port 9090 where none is given' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l node-id -d 'The node this is, as the key names it' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l engine -d 'What serves here' -r -f -a "ollama\t''
+lmstudio\t''
+llamacpp\t''
+vllm\t''
+tgi\t''
+openai\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l endpoint -d 'Where gateways reach the engine' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l engine-url -d 'Where the agent reaches it [default: http://127.0.0.1 and the engine\'s usual port]' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l node-key-file -d 'File with the node key, readable for its owner alone; without it NODE_KEY is read' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l proxy-fingerprint -d 'The registry\'s certificate has this digest' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l proxy-ca -d 'The registry\'s certificate is vouched for by those in this PEM file' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l max-concurrency -d 'Requests it runs side by side [default: what llama.cpp tells, else 1]' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l base-weight -d 'Its share of the traffic, beside the other nodes\' [default: its concurrency]' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l listen -d 'Take requests here, pass them to the engine and count them' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l drain-timeout -d 'How long requests under way may take at the end' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l sweep-interval -d 'How often the gateways look who drains: their `sweep_interval` [env: NODE_SWEEP_INTERVAL] [default: 5s]' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l log-format -d 'Form of the log on stderr' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
+always\t''
+never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l json -d 'Print one JSON document and nothing else on stdout'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -s v -l verbose -d 'Say more; for `serve`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand doctor" -l config -d 'Configuration file, as of serve' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand doctor" -l cluster-dir -d 'Folder of the cluster\'s certificates and pins [default: the running daemon\'s]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand doctor" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
@@ -360,6 +388,7 @@ always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -l user -d 'A unit for your own user; the default'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -l system -d 'A unit for the machine, with a user of its own that systemd makes'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -l agent -d 'A unit for the agent of a pool node instead of the daemon'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -l json -d 'Print one JSON document and nothing else on stdout'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -s v -l verbose -d 'Say more; for `serve`, log at debug'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
@@ -377,21 +406,22 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and 
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from help" -f -a "systemd" -d 'Print a hardened unit for systemd'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from help" -f -a "launchd" -d 'Print a property list for launchd (macOS)'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay config healthcheck completions generate help" -f -a "serve" -d 'Run the daemon in the foreground'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay config healthcheck completions generate help" -f -a "status" -d 'Show facades, nodes and their load, scheduler and counts'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay config healthcheck completions generate help" -f -a "select" -d 'Pin a facade to one node, or let it choose again'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay config healthcheck completions generate help" -f -a "set-port" -d 'Move a facade to another port; it is remembered'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay config healthcheck completions generate help" -f -a "workloads" -d 'Show recent and live requests, or the timeline of one'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay config healthcheck completions generate help" -f -a "models" -d 'Show the models of all nodes'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay config healthcheck completions generate help" -f -a "route" -d 'Show where a request for a model would go now, and why'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay config healthcheck completions generate help" -f -a "nodes" -d 'Show nodes, add some, remove some'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay config healthcheck completions generate help" -f -a "doctor" -d 'Look for what may be wrong on this machine, each finding with its remedy'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay config healthcheck completions generate help" -f -a "replay" -d 'Ask what would happen with recorded requests now, or send such requests again'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay config healthcheck completions generate help" -f -a "config" -d 'Check, show, find or reload the configuration'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay config healthcheck completions generate help" -f -a "healthcheck" -d 'Exit 0 if the daemon serves, for container and supervisor probes'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay config healthcheck completions generate help" -f -a "completions" -d 'Print the completion script of a shell'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay config healthcheck completions generate help" -f -a "generate" -d 'Write completions/ and man/, or print a unit for systemd or launchd'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes doctor replay config healthcheck completions generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay config healthcheck completions generate help" -f -a "serve" -d 'Run the daemon in the foreground'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay config healthcheck completions generate help" -f -a "status" -d 'Show facades, nodes and their load, scheduler and counts'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay config healthcheck completions generate help" -f -a "select" -d 'Pin a facade to one node, or let it choose again'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay config healthcheck completions generate help" -f -a "set-port" -d 'Move a facade to another port; it is remembered'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay config healthcheck completions generate help" -f -a "workloads" -d 'Show recent and live requests, or the timeline of one'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay config healthcheck completions generate help" -f -a "models" -d 'Show the models of all nodes'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay config healthcheck completions generate help" -f -a "route" -d 'Show where a request for a model would go now, and why'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay config healthcheck completions generate help" -f -a "nodes" -d 'Show nodes, add some, remove some'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay config healthcheck completions generate help" -f -a "agent" -d 'Join the engine on this machine to a gateway\'s node pool'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay config healthcheck completions generate help" -f -a "doctor" -d 'Look for what may be wrong on this machine, each finding with its remedy'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay config healthcheck completions generate help" -f -a "replay" -d 'Ask what would happen with recorded requests now, or send such requests again'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay config healthcheck completions generate help" -f -a "config" -d 'Check, show, find or reload the configuration'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay config healthcheck completions generate help" -f -a "healthcheck" -d 'Exit 0 if the daemon serves, for container and supervisor probes'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay config healthcheck completions generate help" -f -a "completions" -d 'Print the completion script of a shell'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay config healthcheck completions generate help" -f -a "generate" -d 'Write completions/ and man/, or print a unit for systemd or launchd'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and not __fish_seen_subcommand_from serve status select set-port workloads models route nodes agent doctor replay config healthcheck completions generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and __fish_seen_subcommand_from nodes" -f -a "list" -d 'Show the nodes of all facades, where they are and how they are'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and __fish_seen_subcommand_from nodes" -f -a "add" -d 'Add a node: it is probed, used while it answers, and there again after a restart'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand help; and __fish_seen_subcommand_from nodes" -f -a "remove" -d 'Remove a node that was added'

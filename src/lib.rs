@@ -21,6 +21,7 @@
 //! | 6 | [`control`] | the local socket | `rules`, `wire`, `net`, `state` |
 //! | 6 | [`broker`] | the link to a parent | `rules`, `wire`, `net`, `state` |
 //! | 6 | [`registry`] | where pool nodes register themselves | `rules`, `wire`, `net`, `state` |
+//! | 6 | [`agent`] | speaks for an engine to a registry, from its own machine | `rules`, `wire`, `net` |
 //! | 6 | [`director`] | the driver where there is no parent | the same and `config` |
 //! | 7 | [`daemon`] | builds the parts and joins them | all |
 //! | 7 | [`doctor`] | looks at this machine for what may be wrong | all but `daemon` |
@@ -28,8 +29,8 @@
 //!
 //! Those of layer 6 can ask (by a command, or the pool by [`state::fleet`]) but not act. The
 //! director also reads settings: it is who turns them into commands. In `cmd/`, only `serve.rs` may
-//! use `daemon`, `state` and `telemetry`, only `demo_engine.rs` may use `demo`, and only `doctor.rs`
-//! may use `doctor`.
+//! use `daemon`, `state` and `telemetry`, only `demo_engine.rs` may use `demo`, only `doctor.rs`
+//! may use `doctor`, and only `agent.rs` may use `agent` and what it is given (`net`, `telemetry`).
 //!
 //! # One request
 //!
@@ -73,6 +74,7 @@
 //!    ever (`director::adapt`).
 //! 3. Whoever follows the settings holds the watch that `daemon` makes of them.
 
+pub mod agent;
 pub mod broker;
 pub mod config;
 pub mod control;

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each module and those it may use, itself aside.
-const TABLE: [(&str, &str); 16] = [
+const TABLE: [(&str, &str); 17] = [
     ("rules", ""),
     ("wire", "rules"),
     ("config", "rules wire"),
@@ -22,6 +22,7 @@ const TABLE: [(&str, &str); 16] = [
     ("control", "rules wire net state"),
     ("broker", "rules wire net state"),
     ("registry", "rules wire net state"),
+    ("agent", "rules wire net"),
     // It turns settings into commands, so it reads them; the other drivers are told everything.
     ("director", "rules wire net state config"),
     (
@@ -37,8 +38,9 @@ const TABLE: [(&str, &str); 16] = [
 
 /// What every file of `cmd/` may use, and what one file may use besides.
 const CMD: [&str; 4] = ["rules", "wire", "config", "control::client"];
-const CMD_MORE: [(&str, &[&str]); 3] = [
+const CMD_MORE: [(&str, &[&str]); 4] = [
     ("serve.rs", &["daemon", "telemetry", "state"]),
+    ("agent.rs", &["agent", "net", "telemetry"]),
     ("demo_engine.rs", &["demo"]),
     ("doctor.rs", &["doctor"]),
 ];

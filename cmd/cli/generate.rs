@@ -40,7 +40,9 @@ const SYSTEMD_EXAMPLES: &str = "\
 Examples:
   nvpair-proxy generate systemd > ~/.config/systemd/user/nvpair-proxy.service
   nvpair-proxy generate systemd --system --binary /usr/local/bin/nvpair-proxy |
-    sudo tee /etc/systemd/system/nvpair-proxy.service";
+    sudo tee /etc/systemd/system/nvpair-proxy.service
+  nvpair-proxy generate systemd --agent --system |
+    sudo tee /etc/systemd/system/nvpair-proxy-agent.service";
 
 /// `generate systemd`.
 #[derive(Debug, Args)]
@@ -52,6 +54,9 @@ pub struct SystemdArgs {
     /// A unit for the machine, with a user of its own that systemd makes
     #[arg(long, conflicts_with = "user")]
     pub system: bool,
+    /// A unit for the agent of a pool node instead of the daemon
+    #[arg(long)]
+    pub agent: bool,
     /// The binary that it starts [default: this one]
     #[arg(long, value_name = "PATH")]
     pub binary: Option<PathBuf>,

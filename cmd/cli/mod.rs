@@ -3,6 +3,7 @@
 //! Owns: what may be written and its parsed form; `serve` and the subcommands that only look have a
 //! file each. Leaves to others: the drop-in form (`argv`), what a subcommand does (its file).
 
+mod agent;
 mod config;
 mod doctor;
 mod generate;
@@ -21,6 +22,7 @@ use clap_complete::Shell;
 use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::units;
 
+pub use agent::AgentArgs;
 pub use config::{ConfigArgs, ConfigVerb, FileArgs};
 pub use doctor::DoctorArgs;
 pub use generate::{GenerateArgs, GenerateVerb, LaunchdArgs, SystemdArgs};
@@ -110,6 +112,8 @@ pub enum Verb {
     Route(RouteArgs),
     /// Show nodes, add some, remove some
     Nodes(NodesArgs),
+    /// Join the engine on this machine to a gateway's node pool
+    Agent(Box<AgentArgs>),
     /// Look for what may be wrong on this machine, each finding with its remedy
     Doctor(DoctorArgs),
     /// Ask what would happen with recorded requests now, or send such requests again

@@ -12,6 +12,7 @@ mod reload;
 mod shutdown;
 mod supervisor;
 mod surroundings;
+pub mod usage;
 
 use std::path::PathBuf;
 use std::sync::Arc;

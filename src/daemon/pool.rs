@@ -18,6 +18,7 @@ use crate::state::shared::Shared;
 use crate::store::pool::{MemoryStore, RedisStore, Store, system_clock};
 
 use super::registry;
+use super::usage::{self, Usage};
 
 /// Name of the file of the keys in the state folder.
 const KEYS: &str = "node-keys.json";
@@ -26,14 +27,25 @@ const KEYS: &str = "node-keys.json";
 pub struct Running {
     server: Option<Server>,
     picture: JoinHandle<()>,
+    usage: Option<Usage>,
 }
 
 impl Running {
-    /// Stops answering workers, after the calls in hand.
+    /// Stops answering workers, after the calls in hand; the last usage events go out.
     pub async fn stop(mut self) {
-        if let Some(server) = self.server.take() {
-            server.stop().await;
-        }
+        let server = self.server.take();
+        let usage = self.usage.take();
+        let stopped = async {
+            if let Some(server) = server {
+                server.stop().await;
+            }
+        };
+        let told = async {
+            if let Some(usage) = usage {
+                usage.end().await;
+            }
+        };
+        tokio::join!(stopped, told);
     }
 }
 
@@ -59,7 +71,14 @@ pub fn start(
     }
     let (store, kind) = store(settings, state_dir, &limits)?;
     let pool = Pool::new(Arc::new(store), limits, kind);
-    let opened = registry::open(settings, state_dir, machine, pool.clone())?;
+    let mut opened = registry::open(settings, state_dir, machine, pool.clone())?;
+    let keys = pool.clone();
+    let usage = usage::start(
+        settings,
+        &shared.workloads,
+        Arc::new(move |node| keys.key_of(node)),
+    )?;
+    opened.desk.usage = usage.as_ref().map(Usage::counts);
     pool.opened(PoolDoor {
         listen: opened.server.address().to_string(),
         tls: (opened.desk.fingerprint)().is_some(),
@@ -70,6 +89,7 @@ pub fn start(
     Ok(Running {
         server: Some(opened.server),
         picture,
+        usage,
     })
 }
 

@@ -48,6 +48,7 @@ pub fn open(
     Ok(Opened {
         server,
         desk: PoolDesk {
+            usage: None,
             fleet,
             proxy_addr,
             fingerprint: Arc::new(fingerprint),

@@ -5,20 +5,15 @@
 
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::StatusCode;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::inventory;
 use crate::config::settings::Settings;
 use crate::net::fetch::{self, Limits};
+pub use crate::net::probe::{IDENTITY_PROBE, YES};
 use crate::rules::engine::EngineId;
-use crate::rules::ingress;
-
-/// Tells our own kind that an engine is looked for: a facade answers it with 409.
-pub const IDENTITY_PROBE: HeaderName = HeaderName::from_static(ingress::IDENTITY_PROBE);
-/// Value of [`IDENTITY_PROBE`].
-pub const YES: HeaderValue = HeaderValue::from_static("1");
+use crate::rules::inventory;
 
 /// How long a dial to our own machine may take.
 const DIAL: Duration = Duration::from_millis(300);

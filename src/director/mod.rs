@@ -5,7 +5,6 @@
 //! nodes (`rules`), printing (`cmd`). It sends commands and no ranking.
 
 mod adapt;
-pub mod inventory;
 pub mod keeper;
 pub mod kept;
 pub mod local;

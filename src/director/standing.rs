@@ -3,31 +3,10 @@
 //! Owns: the count of missed probes and what survives one. Pure.
 //! Leaves to others: asking (`probe`), telling the daemon (`keeper`).
 
+pub use crate::rules::inventory::{Miss, Reading};
+
 /// Missed probes after which a node counts as gone.
 pub const MISSES: u32 = 3;
-
-/// What one complete probe told.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
-    /// Models; `None` where the node answered but has no list (its models are configured).
-    pub models: Option<Vec<String>>,
-    /// Models in memory; `None` = not told this time.
-    pub warm: Option<Vec<String>>,
-    /// Parallel requests; `None` = not told this time.
-    pub slots: Option<u32>,
-    /// Context length by model.
-    pub context: Vec<(String, u64)>,
-}
-
-/// Why a probe told nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Miss {
-    /// It did not answer as it should; it may the next time.
-    Silent(String),
-    /// It is a facade of a proxy like us. Sending there could come back to us, so that it is no
-    /// candidate from the first such answer on.
-    Facade,
-}
 
 /// What people read about a facade that was taken for an engine.
 pub const FACADE: &str = "answers as an nvpair-proxy facade, not as an engine";

@@ -1,20 +1,24 @@
-//! One small GET, for probes.
+//! One small call over HTTP: a GET of a probe, a POST to a registry or a collector.
 //!
-//! Owns: dialling, the limits, and which failure it was. Leaves to others: what the answer means
-//! (`director`). A connection a call: nothing is kept, nothing is followed, and nothing outlives
-//! the call's future, so that dropping it is all the cancelling there is.
+//! Owns: dialling, the limits, and which failure it was. Leaves to others: what the answer means,
+//! whom to trust (`client_tls`). A connection a call: nothing is kept, nothing is followed, and
+//! nothing outlives the call's future, so that dropping it is all the cancelling there is.
 
 use std::io;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, CONNECTION, HOST};
-use http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode};
-use http_body_util::{BodyExt, Empty};
+use http::header::{ACCEPT, CONNECTION, CONTENT_TYPE, HOST};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
+
+use super::client_tls::{ClientTls, TlsError};
+use crate::rules::addresses::authority;
 
 /// Bounds of a call.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +67,9 @@ pub enum FetchError {
     /// It accepts, and the whole limit passed.
     #[error("connected, but no complete answer in time")]
     AnswerTimedOut,
+    /// The TLS handshake failed.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// It speaks something else.
     #[error("it does not answer in HTTP")]
     NotHttp,
@@ -77,7 +84,10 @@ pub enum FetchError {
     BadRequest,
 }
 
-/// Asks `host:port` for `path`. `host` is a name or an address, IPv6 without brackets.
+/// Asks `host:port` for `path`, in the clear. `host` is a name or an address, IPv6 without brackets.
+///
+/// # Errors
+/// There is no complete answer.
 pub async fn get(
     host: &str,
     port: u16,
@@ -85,7 +95,36 @@ pub async fn get(
     headers: &[(HeaderName, HeaderValue)],
     limits: Limits,
 ) -> Result<Fetched, FetchError> {
-    let request = request(host, port, path, headers)?;
+    let request = request(Method::GET, host, port, path, headers, Bytes::new())?;
+    call(host, port, None, request, limits).await
+}
+
+/// Sends a JSON document to `host:port`; over TLS where `tls` is given. `host` as for [`get`].
+///
+/// # Errors
+/// There is no complete answer. The document may have arrived all the same.
+pub async fn post_json(
+    host: &str,
+    port: u16,
+    tls: Option<&ClientTls>,
+    path: &str,
+    headers: &[(HeaderName, HeaderValue)],
+    document: Bytes,
+    limits: Limits,
+) -> Result<Fetched, FetchError> {
+    let mut request = request(Method::POST, host, port, path, headers, document)?;
+    let json = HeaderValue::from_static("application/json");
+    request.headers_mut().insert(CONTENT_TYPE, json);
+    call(host, port, tls, request, limits).await
+}
+
+async fn call(
+    host: &str,
+    port: u16,
+    tls: Option<&ClientTls>,
+    request: Request<Full<Bytes>>,
+    limits: Limits,
+) -> Result<Fetched, FetchError> {
     let end = Instant::now() + limits.whole;
     let dial = TcpStream::connect((host, port));
     let stream = match timeout(limits.connect.min(limits.whole), dial).await {
@@ -96,28 +135,35 @@ pub async fn get(
         Ok(Err(e)) => return Err(FetchError::Unreachable(e)),
         Err(_) => return Err(FetchError::ConnectTimedOut),
     };
-    let exchange = exchange(stream, request, limits.body);
-    timeout_at(end, exchange)
+    let answered = async {
+        match tls {
+            None => exchange(stream, request, limits.body).await,
+            Some(tls) => {
+                let stream = tls.connect(host, stream).await?;
+                exchange(stream, request, limits.body).await
+            },
+        }
+    };
+    timeout_at(end, answered)
         .await
         .unwrap_or(Err(FetchError::AnswerTimedOut))
 }
 
 fn request(
+    method: Method,
     host: &str,
     port: u16,
     path: &str,
     headers: &[(HeaderName, HeaderValue)],
-) -> Result<Request<Empty<Bytes>>, FetchError> {
-    let authority = if host.contains(':') {
-        format!("[{host}]:{port}")
-    } else {
-        format!("{host}:{port}")
-    };
-    let mut request = Request::get(path)
-        .header(HOST, authority)
+    body: Bytes,
+) -> Result<Request<Full<Bytes>>, FetchError> {
+    let mut request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(HOST, authority(host, port))
         .header(ACCEPT, "application/json")
         .header(CONNECTION, "close")
-        .body(Empty::new())
+        .body(Full::new(body))
         .map_err(|_| FetchError::BadRequest)?;
     for (name, value) in headers {
         request.headers_mut().insert(name, value.clone());
@@ -126,11 +172,14 @@ fn request(
 }
 
 /// The connection is driven here and not in a task of its own, so that it ends with the call.
-async fn exchange(
-    stream: TcpStream,
-    request: Request<Empty<Bytes>>,
+async fn exchange<S>(
+    stream: S,
+    request: Request<Full<Bytes>>,
     cap: usize,
-) -> Result<Fetched, FetchError> {
+) -> Result<Fetched, FetchError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|e| failure(&e))?;

@@ -35,7 +35,11 @@ impl PublicTls {
     }
 }
 
-fn configure() -> Result<Arc<ClientConfig>, String> {
+/// What this system trusts, read now.
+///
+/// # Errors
+/// It trusts nobody; what to do.
+pub fn roots() -> Result<RootCertStore, String> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     let (usable, _) = roots.add_parsable_certificates(found.certs);
@@ -46,11 +50,15 @@ fn configure() -> Result<Arc<ClientConfig>, String> {
                 .into(),
         );
     }
+    Ok(roots)
+}
+
+fn configure() -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|e| e.to_string())?
-        .with_root_certificates(roots)
+        .with_root_certificates(roots()?)
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))

@@ -47,6 +47,14 @@ pub enum CertificateError {
         /// Why not.
         why: String,
     },
+    /// It cannot vouch for anybody.
+    #[error("{} cannot be trusted: {why}", .path.display())]
+    Untrustable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        why: String,
+    },
     /// The TLS library refuses its configuration.
     #[error("TLS cannot be prepared: {0}")]
     Library(String),

@@ -176,6 +176,8 @@ fn context_length(entry: &Value) -> Option<u64> {
         "/meta/n_ctx",
         "/context_length",
         "/max_context_length",
+        // vLLM.
+        "/max_model_len",
     ]
     .iter()
     .find_map(|path| entry.pointer(path)?.as_u64().filter(|&length| length > 0))

@@ -17,7 +17,7 @@ use crate::rules::pool::limits::Limits;
 use crate::rules::pool::record::{Beat, Record, Registration, Session};
 use crate::rules::pool::standing::standing;
 use crate::wire::pool::{
-    KeyInfo, PoolBreaker, PoolHardware, PoolModelStatus, PoolNodeStatus, PoolStatus,
+    KeyInfo, PoolBreaker, PoolHardware, PoolModelStatus, PoolNodeStatus, PoolStatus, PoolUsage,
 };
 
 pub use crate::store::pool::{Left, StoreDown, Taken};
@@ -85,13 +85,16 @@ pub struct PoolDesk {
     pub proxy_addr: String,
     /// The fingerprint of the certificate it serves now; `None` without TLS.
     pub fingerprint: Arc<dyn Fn() -> Option<String> + Send + Sync>,
+    /// What became of usage events; `None` where none are kept.
+    pub usage: Option<Arc<dyn Fn() -> PoolUsage + Send + Sync>>,
 }
 
 impl PoolDesk {
     /// The pool as `status` shows it, also while its store is down.
     pub async fn shown(&self) -> PoolStatus {
+        let usage = self.usage.as_ref().map(|usage| usage());
         match self.fleet.status().await {
-            Ok(status) => status,
+            Ok(status) => PoolStatus { usage, ..status },
             Err(down) => PoolStatus {
                 listen: self.proxy_addr.clone(),
                 tls: (self.fingerprint)().is_some(),
@@ -99,6 +102,7 @@ impl PoolDesk {
                 store: "redis".to_owned(),
                 store_error: Some(down.to_string()),
                 nodes: Vec::new(),
+                usage,
             },
         }
     }

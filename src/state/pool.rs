@@ -133,6 +133,12 @@ impl<S: PoolStore + 'static> Pool<S> {
         let _ = self.door.set(door);
     }
 
+    /// Name of the key that a node registered with, as last heard.
+    pub fn key_of(&self, node: &NodeId) -> Option<String> {
+        let seen = self.lock();
+        seen.records.get(node).map(|r| r.record.key_name.clone())
+    }
+
     /// Keeps the picture new and the facades told, until the daemon's state is gone.
     pub async fn run(self: Arc<Self>, shared: Weak<Shared>) {
         let mut swept = Instant::now();
@@ -373,6 +379,7 @@ impl<S: PoolStore + 'static> Fleet for Pool<S> {
                 node_status(r, weight, now, &self.limits)
             });
             Ok(PoolStatus {
+                usage: None,
                 listen: self
                     .door
                     .get()

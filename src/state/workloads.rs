@@ -27,6 +27,9 @@ use super::events::{Events, Notice, WorkloadNotice};
 use super::follow::{Feed, Follower, fits};
 pub use record::Finished;
 
+/// Sinks of what ended.
+const SINKS: usize = 2;
+
 /// Workloads kept in memory.
 const KEPT: usize = 10_000;
 
@@ -60,7 +63,8 @@ pub struct Workloads {
     recent: Mutex<VecDeque<Arc<Job>>>,
     /// The live ones by state, and what ended since the start: one moment, whoever looks.
     counts: Mutex<WorkloadCounts>,
-    kept: OnceLock<Box<dyn Finished>>,
+    /// The journal, and usage events.
+    kept: [OnceLock<Box<dyn Finished>>; SINKS],
     feed: Feed,
 }
 
@@ -72,15 +76,20 @@ impl Workloads {
             events,
             recent: Mutex::default(),
             counts: Mutex::default(),
-            kept: OnceLock::new(),
+            kept: Default::default(),
             feed: Feed::default(),
         }
     }
 
-    /// What ends from now on is handed to this sink too. Once, at start; a second call changes
-    /// nothing.
-    pub fn keep_in(&self, sink: Box<dyn Finished>) {
-        drop(self.kept.set(sink));
+    /// What ends from now on is handed to this sink too. At the start, and to no more than two; a
+    /// third changes nothing.
+    pub fn keep_in(&self, mut sink: Box<dyn Finished>) {
+        for kept in &self.kept {
+            match kept.set(sink) {
+                Ok(()) => return,
+                Err(back) => sink = back,
+            }
+        }
     }
 
     /// This process's run.
@@ -288,8 +297,12 @@ impl Job {
             _ => WorkloadNotice::Errored,
         };
         self.send(&inner, notice, n);
-        if let Some(kept) = self.all.kept.get() {
-            kept.finished(self.record(&inner, ended_at));
+        let mut sinks = self.all.kept.iter().filter_map(OnceLock::get);
+        if let Some(first) = sinks.next() {
+            let record = self.record(&inner, ended_at);
+            // A copy only for those besides.
+            sinks.for_each(|sink| sink.finished(record.clone()));
+            first.finished(record);
         }
     }
 

@@ -21,6 +21,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::wire::journal::Record;
 
 use files::Files;
+pub(super) use files::make_folder;
 pub use files::{Contents, list, read};
 
 /// Records waiting for the disk.

@@ -6,3 +6,4 @@ pub mod journal;
 pub mod nodes;
 pub mod pool;
 pub mod ports;
+pub mod usage_file;

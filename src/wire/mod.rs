@@ -6,3 +6,4 @@ pub mod journal;
 pub mod jsonrpc;
 pub mod pool;
 pub mod replay;
+pub mod usage_event;

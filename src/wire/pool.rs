@@ -271,6 +271,31 @@ pub struct PoolStatus {
     pub store_error: Option<String>,
     /// By id.
     pub nodes: Vec<PoolNodeStatus>,
+    /// What became of usage events; absent where none are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<PoolUsage>,
+}
+
+/// What became of usage events since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolUsage {
+    /// Lost on their way to the file; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_lost: Option<u64>,
+    /// Those for the collector; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collector: Option<CollectorUsage>,
+}
+
+/// What became of usage events for a collector.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CollectorUsage {
+    /// It took them.
+    pub sent: u64,
+    /// They wait, or are on their way.
+    pub queued: u64,
+    /// The queue could not hold them, or it refused them.
+    pub lost: u64,
 }
 
 /// A node key, without the key.

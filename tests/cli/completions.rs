@@ -77,6 +77,14 @@ fn units_name_the_binary_and_are_for_a_user_or_the_machine() {
     assert_eq!(run(&["systemd", "--user"]).out, user.out);
     let system = run(&["systemd", "--system"]).out;
     assert!(system.contains(start) && system.contains("DynamicUser=yes"));
+    for kind in ["--user", "--system"] {
+        let agent = run(&["systemd", "--agent", kind]).out;
+        let start = "ExecStart=\"/opt/a b/nvpair-proxy\" agent --node-key-file ";
+        assert!(
+            agent.contains(start) && agent.contains("$AGENT_FLAGS"),
+            "{agent}"
+        );
+    }
     let plist = run(&["launchd"]).out;
     assert!(plist.contains("<string>/opt/a b/nvpair-proxy</string>"));
     let log = world.path().join("Library/Logs/nvpair-proxy.log");

@@ -105,6 +105,7 @@ impl Desk {
         let (commands, queue) = Commands::queue(8);
         let pool = rig.map(|rig| {
             Arc::new(PoolDesk {
+                usage: None,
                 fleet: rig.fleet.clone(),
                 proxy_addr: "gw.lan:9090".to_owned(),
                 fingerprint: Arc::new(|| Some("sha256:ab".to_owned())),

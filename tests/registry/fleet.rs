@@ -186,6 +186,7 @@ impl Fleet for TestFleet {
     fn status(&self) -> Answer<'_, PoolStatus> {
         self.looks.fetch_add(1, Ordering::Relaxed);
         self.change(|nodes| PoolStatus {
+            usage: None,
             listen: "127.0.0.1:9090".to_owned(),
             tls: false,
             store: "memory".to_owned(),

@@ -24,6 +24,7 @@ mod serving;
 mod starting;
 #[cfg(target_os = "linux")]
 mod supervision;
+mod usage;
 
 use serde_json::{Value, json};
 

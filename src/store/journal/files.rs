@@ -210,7 +210,7 @@ fn repair(file: &mut File, path: &Path) -> io::Result<u64> {
 }
 
 /// Makes a folder that only its owner may enter; one that is there stays as it is.
-pub(super) fn make_folder(dir: &Path) -> io::Result<()> {
+pub(in crate::store) fn make_folder(dir: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]

@@ -2,16 +2,39 @@
 //! R71, R75).
 //!
 //! Owns: what is owned, what is warm, slots, and whether a body is of the engine's shape at all.
-//! Leaves to others: reading a list (`rules::models`), asking (`probe`), what a node then is
-//! (`standing`).
+//! Leaves to others: reading a list (`models`), asking (`net::probe`), what a node then is
+//! (`director::standing`).
 //!
 //! A list is never refused for an entry or a field that is not understood; it is refused when it
 //! has no list at all, since engines exist that answer 200 with an error text to anything.
 
 use serde_json::Value;
 
-use crate::rules::engine::{EngineId, ListShape};
+use crate::rules::engine::{EngineId, ListShape, Naming};
 use crate::rules::models::{self, Listed};
+
+/// What one complete probe told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Models; `None` where the node answered but has no list (its models are configured).
+    pub models: Option<Vec<String>>,
+    /// Models in memory; `None` = not told this time.
+    pub warm: Option<Vec<String>>,
+    /// Parallel requests; `None` = not told this time.
+    pub slots: Option<u32>,
+    /// Context length by model.
+    pub context: Vec<(String, u64)>,
+}
+
+/// Why a probe told nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Miss {
+    /// It did not answer as it should; it may the next time.
+    Silent(String),
+    /// It is a facade of a proxy like us. Sending there could come back to us, so that it is no
+    /// candidate from the first such answer on.
+    Facade,
+}
 
 /// A model list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +68,16 @@ pub fn listing(engine: EngineId, body: &[u8]) -> Option<Listing> {
         warm: names(owned.iter().filter(|e| e.loaded == Some(true))),
         context: context(&owned),
         router,
+    })
+}
+
+/// Reads the list of a server that speaks OpenAI's API and is no engine of the table.
+pub fn open_listing(body: &[u8]) -> Option<Listing> {
+    let entries = models::inventory(body, ListShape::OpenAi, Naming::Exact).ok()?;
+    Some(Listing {
+        models: names(entries.iter()),
+        context: context(&entries),
+        ..Listing::default()
     })
 }
 

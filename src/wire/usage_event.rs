@@ -1,0 +1,237 @@
+//! One usage event: what is told of a finished request to whoever counts usage (product section 7).
+//!
+//! Owns: the shape, and how it follows from a journal's record. Leaves to others: its id and the moment
+//! (`daemon::usage`), the file (`store::usage_file`), the collector (`net::usage_collector`).
+//! Operational data only: never a prompt, a message, an answer or a header.
+
+use serde::{Deserialize, Serialize};
+
+use super::journal::{AttemptOutcome, Record};
+use crate::rules::engine::EngineId;
+use crate::rules::ids::{JobId, NodeId, RunId};
+use crate::rules::workload::State;
+
+/// Version of an event. Raised when a field changes its meaning or goes.
+pub const VERSION: u32 = 1;
+
+/// Who did the work: this machine's own fleet, and no provider.
+pub const VENDOR: &str = "local";
+
+/// Characters of a model's name. It is what a client wrote.
+const MODEL: usize = 256;
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum UsageStatus {
+    /// Answered below 300, to the end or as far as the node came.
+    Success,
+    /// Answered otherwise, or by ourselves.
+    Error,
+    /// The client left, or the daemon ended.
+    Cancelled,
+    /// No node answered in time.
+    Timeout,
+}
+
+/// One finished request. A request that was tried on several nodes is one event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UsageEvent {
+    /// [`VERSION`].
+    pub v: u32,
+    /// UUID, version 4. The same event sent again has the same id.
+    pub event_id: String,
+    /// When the request ended, in RFC 3339, UTC, with milliseconds.
+    pub occurred_at: String,
+    /// [`VENDOR`].
+    pub vendor: String,
+    /// Name of the key it counts for: the client's, else that of the node which served it. Absent where
+    /// there is neither.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// Facade.
+    pub engine: EngineId,
+    /// The node that served it last; absent where none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<NodeId>,
+    /// Model as requested, cut to 256 characters.
+    pub model: String,
+    /// The daemon's run.
+    pub run_id: RunId,
+    /// Number of the request on its facade in that run.
+    pub request_id: JobId,
+    /// How it ended.
+    pub status: UsageStatus,
+    /// Status the client got; absent if it left before any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http_status: Option<u16>,
+    /// Tries on nodes.
+    pub attempts: u32,
+    /// Tokens of the prompt, where told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_tokens: Option<u64>,
+    /// Tokens of the answer, where told or counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_tokens: Option<u64>,
+    /// The answer's tokens were counted from events, not reported.
+    pub estimated: bool,
+    /// Milliseconds from arrival to the end.
+    pub duration_ms: u64,
+    /// Milliseconds from arrival to the first byte of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttft_ms: Option<u64>,
+}
+
+impl UsageEvent {
+    /// The event of a record. `key` names the key of a node.
+    pub fn of(
+        record: &Record,
+        event_id: String,
+        occurred_at: String,
+        key: impl FnOnce(&NodeId) -> Option<String>,
+    ) -> Self {
+        let last = record.attempts.last();
+        let node = last.map(|a| a.node.clone());
+        let stats = record.stats.as_ref();
+        Self {
+            v: VERSION,
+            event_id,
+            occurred_at,
+            vendor: VENDOR.to_owned(),
+            key: node.as_ref().and_then(key),
+            engine: record.engine,
+            node,
+            model: record.model.chars().take(MODEL).collect(),
+            run_id: record.run_id.clone(),
+            request_id: record.id,
+            status: status(record),
+            http_status: record.status,
+            attempts: u32::try_from(record.attempts.len()).unwrap_or(u32::MAX),
+            prompt_tokens: stats.and_then(|s| s.prompt_tokens),
+            completion_tokens: stats.and_then(|s| s.completion_tokens),
+            estimated: stats.is_some_and(|s| s.estimated),
+            duration_ms: record.ended_at.saturating_sub(record.created_at),
+            ttft_ms: stats.and_then(|s| s.ttft_ms),
+        }
+    }
+}
+
+fn status(record: &Record) -> UsageStatus {
+    let too_slow = |outcome| {
+        matches!(
+            outcome,
+            AttemptOutcome::NoHeaders | AttemptOutcome::NoContent
+        )
+    };
+    let last = record.attempts.last().map(|a| a.outcome);
+    match record.state {
+        State::Completed => UsageStatus::Success,
+        State::Cancelled => UsageStatus::Cancelled,
+        // Also where our own answer names another status: nothing else was wrong but the time.
+        _ if record.status == Some(504) || last.is_some_and(too_slow) => UsageStatus::Timeout,
+        _ => UsageStatus::Error,
+    }
+}
+
+/// What is sent to a collector at once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UsageBatch<E> {
+    /// The events, in the order in which the requests ended.
+    pub events: Vec<E>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::journal::Attempt;
+    use super::*;
+    use crate::rules::usage::Stats;
+
+    fn record(state: State, status: Option<u16>, outcome: AttemptOutcome) -> Record {
+        let attempt = |node: &str, outcome| Attempt {
+            node: node.into(),
+            at_ms: 0,
+            load: [0; 3],
+            outcome,
+            status: None,
+        };
+        Record {
+            v: 1,
+            run_id: RunId::from_bytes([1; 8]),
+            engine: EngineId::parse("ollama").unwrap(),
+            id: JobId(7),
+            model: "é".repeat(300),
+            path: "/api/chat".into(),
+            body_bytes: 10,
+            created_at: 1_000,
+            started_at: Some(1_100),
+            ended_at: 3_500,
+            state,
+            status,
+            error: Some("canary".into()),
+            framing: None,
+            attempts: vec![
+                attempt("a", AttemptOutcome::Unreachable),
+                attempt("b", outcome),
+            ],
+            stats: Some(Stats {
+                prompt_tokens: Some(3),
+                completion_tokens: Some(5),
+                tokens_per_second: Some(9.0),
+                ttft_ms: Some(100),
+                estimated: true,
+            }),
+        }
+    }
+
+    #[test]
+    fn a_request_is_one_event_whatever_it_was_tried_on() {
+        let record = record(State::Completed, Some(200), AttemptOutcome::Committed);
+        let key = |node: &NodeId| (node.as_str() == "b").then(|| "key-b".to_owned());
+        let event = UsageEvent::of(&record, "id".into(), "now".into(), key);
+        let json = serde_json::to_value(&event).unwrap();
+        assert_eq!(
+            json,
+            serde_json::json!({"v": 1, "event_id": "id", "occurred_at": "now", "vendor": "local",
+                "key": "key-b", "engine": "ollama", "node": "b", "model": "é".repeat(256),
+                "run_id": record.run_id, "request_id": record.id, "status": "success",
+                "http_status": 200, "attempts": 2, "prompt_tokens": 3, "completion_tokens": 5,
+                "estimated": true, "duration_ms": 2_500, "ttft_ms": 100})
+        );
+        assert_eq!(serde_json::from_value::<UsageEvent>(json).unwrap(), event);
+    }
+
+    #[test]
+    fn each_end_has_its_status() {
+        use AttemptOutcome as O;
+        for (state, http, outcome, want) in [
+            (
+                State::Completed,
+                Some(200),
+                O::Committed,
+                UsageStatus::Success,
+            ),
+            (State::Cancelled, None, O::Abandoned, UsageStatus::Cancelled),
+            (
+                State::Cancelled,
+                Some(200),
+                O::Committed,
+                UsageStatus::Cancelled,
+            ),
+            (State::Failed, Some(400), O::Committed, UsageStatus::Error),
+            (State::Failed, Some(502), O::Refused, UsageStatus::Error),
+            (State::Failed, Some(504), O::Refused, UsageStatus::Timeout),
+            (State::Failed, Some(502), O::NoHeaders, UsageStatus::Timeout),
+            (State::Failed, Some(502), O::NoContent, UsageStatus::Timeout),
+        ] {
+            assert_eq!(
+                status(&record(state, http, outcome)),
+                want,
+                "{state:?} {http:?}"
+            );
+        }
+        let mut nowhere = record(State::Failed, Some(503), O::Refused);
+        nowhere.attempts.clear();
+        let event = UsageEvent::of(&nowhere, String::new(), String::new(), |_| Some("k".into()));
+        assert_eq!((event.node, event.key, event.attempts), (None, None, 0));
+    }
+}
