@@ -53,8 +53,9 @@ struct Seen {
 /// A record, and the requests on its node that are none of ours.
 struct Known {
     record: Record,
-    /// Of other gateways, as far as told.
+    /// Of other gateways, as told then: that leases ran out is told by nobody.
     others: u32,
+    told: Instant,
     /// Of nobody's gateway: what the worker counted above all leases at its last beat. Its count is
     /// as old as that beat, ours is not: requests of ours that ended since must not count.
     uncounted: u32,
@@ -72,6 +73,7 @@ impl Seen {
         };
         let known = Known {
             others: record.leases.saturating_sub(held),
+            told: Instant::now(),
             uncounted,
             record,
         };
@@ -232,10 +234,16 @@ impl<S: PoolStore + 'static> Pool<S> {
         let nodes: Vec<_> = {
             let seen = self.lock();
             let now = seen.now_ms();
+            let ttl = Duration::from_millis(self.limits.lease_ttl_ms);
             let records = seen.records.values();
             records
                 .filter_map(|s| {
-                    let elsewhere = s.others.saturating_add(s.uncounted);
+                    // By then they were renewed and told again, or are void. The store knows.
+                    let others = match s.told.elapsed() < ttl {
+                        true => s.others,
+                        false => 0,
+                    };
+                    let elsewhere = others.saturating_add(s.uncounted);
                     let node = publish::node(&s.record, elsewhere, now, &self.limits)?;
                     Some((s.record.registration.engine, node))
                 })

@@ -10,9 +10,13 @@
 #[allow(dead_code, reason = "each suite uses a part of the support")]
 mod support;
 
+#[path = "../support/redis.rs"]
+mod redis;
+
 mod control;
 mod demo;
 mod ending;
+mod fleet;
 mod journal;
 mod looping;
 mod nodes;

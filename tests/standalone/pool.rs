@@ -13,7 +13,7 @@ use crate::support::{ask_until, free_port};
 use crate::{chat, says};
 
 /// A worker that beats by itself until it is told otherwise.
-struct Worker {
+pub struct Worker {
     registry: u16,
     id: &'static str,
     key: String,
@@ -31,9 +31,30 @@ fn call(registry: u16, key: &str, method: &str, params: &Value) -> Value {
     http(registry, "POST", "/", &headers, body.as_bytes()).json()
 }
 
+fn registration(id: &str, engine: &Engine, more: Value) -> Value {
+    let mut params = json!({
+        "node_id": id,
+        "endpoint": format!("http://127.0.0.1:{}", engine.port()),
+        "engine": "ollama",
+        "models": [{"id": "m", "is_warm": true}],
+        "max_concurrency": 1,
+        "agent_version": "test",
+    });
+    for (name, value) in more.as_object().unwrap() {
+        params[name] = value.clone();
+    }
+    params
+}
+
 impl Worker {
     /// Makes a key for it and registers it.
-    fn join(world: &World, registry: u16, id: &'static str, engine: &Engine, more: Value) -> Self {
+    pub fn join(
+        world: &World,
+        registry: u16,
+        id: &'static str,
+        engine: &Engine,
+        more: Value,
+    ) -> Self {
         let made = world.json(&[
             "nodes",
             "keys",
@@ -45,17 +66,7 @@ impl Worker {
             "127.0.0.1",
         ]);
         let key = made["key"].as_str().unwrap().to_owned();
-        let mut params = json!({
-            "node_id": id,
-            "endpoint": format!("http://127.0.0.1:{}", engine.port()),
-            "engine": "ollama",
-            "models": [{"id": "m", "is_warm": true}],
-            "max_concurrency": 1,
-            "agent_version": "test",
-        });
-        for (name, value) in more.as_object().unwrap() {
-            params[name] = value.clone();
-        }
+        let params = registration(id, engine, more);
         let told = call(registry, &key, "node/register", &params);
         let session = told["result"]["session"].as_str();
         Self {
@@ -67,7 +78,13 @@ impl Worker {
         }
     }
 
-    fn beat(&self, more: Value) -> Value {
+    /// Registers once more, with the key it has.
+    pub fn again(&self, engine: &Engine, more: Value) -> Value {
+        let params = registration(self.id, engine, more);
+        call(self.registry, &self.key, "node/register", &params)
+    }
+
+    pub fn beat(&self, more: Value) -> Value {
         let mut params = json!({
             "node_id": self.id,
             "session": self.session,
@@ -98,7 +115,7 @@ fn pool(world: &World, more: &str) -> (Standalone, u16) {
     (daemon, registry)
 }
 
-fn state(world: &World, id: &str) -> Value {
+pub fn state(world: &World, id: &str) -> Value {
     let told = world.json(&["nodes", "list"]);
     let nodes = told["pool"]["nodes"].as_array().unwrap().clone();
     nodes
@@ -109,12 +126,12 @@ fn state(world: &World, id: &str) -> Value {
 
 /// Asks the daemon until it is so.
 #[track_caller]
-fn until(what: &str, mut so: impl FnMut() -> bool) {
+pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     ask_until(what, || so().then_some(()));
 }
 
 /// Whether requests would go there.
-fn routed(world: &World, id: &str) -> bool {
+pub fn routed(world: &World, id: &str) -> bool {
     let told = world.json(&["route", "--engine", "ollama", "--model", "m"]);
     let candidates = told["candidates"].as_array().unwrap();
     candidates.iter().any(|c| c["node"] == id)
@@ -131,12 +148,12 @@ fn reason(world: &World, id: &str) -> String {
     )
 }
 
-fn ask(port: u16) -> thread::JoinHandle<Response> {
+pub fn ask(port: u16) -> thread::JoinHandle<Response> {
     thread::spawn(move || post(port, "/api/chat", &chat("m")))
 }
 
 /// An engine that counts how many requests it has at once.
-fn counting(text: &'static str, gate: &Gate) -> (Engine, Arc<AtomicUsize>) {
+pub fn counting(text: &'static str, gate: &Gate) -> (Engine, Arc<AtomicUsize>) {
     let (now, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
     let (seen, gate) = (most.clone(), gate.clone());
     let engine = Engine::start(move |_| {
@@ -358,6 +375,33 @@ fn a_streaming_client_that_leaves_gives_its_place_back() {
     drop(client);
     until("the place back", || state(&world, "w")["leases"] == 0);
     gate.open();
+}
+
+#[test]
+fn a_worker_that_lies_about_its_load_cheats_itself_alone() {
+    let world = World::new();
+    let (daemon, registry) = pool(&world, "");
+    let gate = Gate::new();
+    let (a, b) = (counting("a", &gate).0, Engine::always(says("b")));
+    let liar = Worker::join(&world, registry, "wa", &a, json!({"base_weight": 1000}));
+    let _b = Worker::join(&world, registry, "wb", &b, json!({"base_weight": 1}));
+    until("both", || routed(&world, "wb"));
+    // Too much: it is left alone.
+    liar.beat(json!({"active_requests": 4_000_000_000_u32, "queue_depth": 4_000_000_000_u32}));
+    until("its claim", || reason(&world, "wa").contains("places"));
+    assert_eq!(post(daemon.port, "/api/chat", &chat("m")).text(), "b");
+    // Too little: it gets no more than the places that it registered.
+    liar.beat(json!({"active_requests": 0}));
+    until("its claim", || routed(&world, "wa"));
+    let first = ask(daemon.port);
+    a.hit(1);
+    liar.beat(json!({"active_requests": 0}));
+    for _ in 0..3 {
+        assert_eq!(post(daemon.port, "/api/chat", &chat("m")).text(), "b");
+    }
+    assert_eq!(a.hits(), 1);
+    gate.open();
+    assert_eq!(first.join().unwrap().text(), "a");
 }
 
 #[test]

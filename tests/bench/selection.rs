@@ -1,0 +1,101 @@
+//! What one choice costs: `cargo bench --bench selection`.
+//!
+//! A request's candidates are looked up, put in order by turns, and the request is counted on the
+//! chosen one and taken off again, as the request path does it, among 10 to 10,000 pool nodes that
+//! all own the model. The best of several rounds is shown: what the code costs, and not what the
+//! machine did besides.
+
+use std::hint::black_box;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nvpair_proxy::rules::discovery::{Extra, Node, Pooled};
+use nvpair_proxy::rules::engine::EngineId;
+use nvpair_proxy::rules::policy::{Ask, Policy};
+use nvpair_proxy::rules::pool::ema::Ema;
+use nvpair_proxy::rules::weighted::Speed;
+use nvpair_proxy::state::facade::{Alone, FacadeState};
+use nvpair_proxy::state::scheduler::{Claim, Scheduler};
+
+const SIZES: [usize; 4] = [10, 100, 1_000, 10_000];
+const ROUNDS: usize = 10;
+/// Issue 7: a choice among a thousand nodes costs less than this.
+const LIMIT: Duration = Duration::from_micros(20);
+
+fn node(i: usize) -> Node {
+    let speed = Speed {
+        ttft_ms: Ema::of(Some(100.0 + i as f64 % 37.0)),
+        tps: Ema::of(Some(20.0 + i as f64 % 11.0)),
+    };
+    Node {
+        id: format!("node-{i:05}").into(),
+        host: format!("node-{i:05}.lan"),
+        port: 11434,
+        addresses: vec![format!("10.{}.{}.{}", i >> 16, (i >> 8) & 255, i & 255)],
+        txt: Vec::new(),
+        models: vec!["m:latest".into()],
+        principal: None,
+        extra: Extra {
+            warm: vec!["m:latest".into()],
+            slots: 4,
+            weight: 4,
+            pool: Some(Pooled {
+                active: (i % 3) as u32,
+                queue: (i % 2) as u32,
+                speeds: vec![("m:latest".into(), speed)],
+                ..Pooled::default()
+            }),
+            ..Extra::default()
+        },
+    }
+}
+
+fn main() {
+    let engine = EngineId::all().next().expect("an engine");
+    let mut out = std::io::stdout().lock();
+    drop(writeln!(out, "| nodes | a choice, µs |\n|---|---|"));
+    let mut at_thousand = Duration::ZERO;
+    for size in SIZES {
+        let scheduler = Arc::new(Scheduler::new(Policy::Weighted));
+        let facade = FacadeState::new(engine, Arc::new(Alone), scheduler.clone());
+        facade.set_pool((0..size).map(node).collect());
+        let picks = (200_000 / size).max(20);
+        let mut candidates = Vec::new();
+        let mut round = || {
+            let begun = Instant::now();
+            for _ in 0..picks {
+                let routing = facade.routing();
+                candidates.clear();
+                candidates.extend_from_slice(routing.view.candidates(Some("m:latest")));
+                let ask = Ask {
+                    engine,
+                    model: "m:latest",
+                    pin: None,
+                };
+                let mut claim = Claim::new(scheduler.clone());
+                scheduler.order(ask, &mut candidates, Some(&mut claim));
+                claim.dispatch(&black_box(&candidates)[0].target.node);
+            }
+            begun.elapsed() / picks as u32
+        };
+        let best = (0..ROUNDS).map(|_| round()).min().unwrap_or_default();
+        drop(writeln!(
+            out,
+            "| {size} | {:.2} |",
+            best.as_nanos() as f64 / 1000.0
+        ));
+        if size == 1_000 {
+            at_thousand = best;
+        }
+    }
+    let kept = if at_thousand < LIMIT {
+        "kept"
+    } else {
+        "BROKEN"
+    };
+    drop(writeln!(out, "limit of {LIMIT:?} among 1,000: {kept}"));
+    if at_thousand >= LIMIT && !cfg!(debug_assertions) {
+        std::process::exit(1);
+    }
+}
