@@ -44,7 +44,8 @@
 //!    body, finds the model in it ([`rules::model_scan`]), sends one attempt, streams one answer.
 //! 4. Both are driven by `facade::round`, which does what [`rules::dispatch`] says: look the
 //!    candidates up ([`state::facade`], [`rules::candidates`]), order them ([`rules::policy`]),
-//!    reserve one ([`state::scheduler`]), send, wait, or answer.
+//!    reserve one ([`state::scheduler`]), send, wait, or answer. A node of the pool takes a request
+//!    under a lease only ([`state::pool`]).
 //! 5. An attempt ends when [`rules::gate`] sees content. A loss goes back to `dispatch`: another
 //!    node, a wait, or the answer.
 //! 6. Content commits: the lane streams, [`rules::usage`] reads the counts. Whatever happens,
@@ -64,6 +65,15 @@
 //! 4. A read does not queue: [`state::query`] answers at once. `workloads --follow` subscribes to
 //!    [`state::follow`]; what ended goes to [`store::journal`], and from there through
 //!    [`state::replays`] to [`replay`].
+//!
+//! # One pool node
+//!
+//! 1. A worker ([`agent`], or curl) registers and beats at [`registry`], which checks its key and the
+//!    address that will be dialled ([`rules::pool`]).
+//! 2. [`store::pool`] keeps records, leases, breakers and speeds, in memory or in a Redis that several
+//!    gateways share; each change is one atomic step there.
+//! 3. [`state::pool`] follows it and tells every facade its nodes. From there a pool node is a
+//!    candidate like any other; an attempt's end gives its lease back with what was learnt.
 //!
 //! # One reload
 //!

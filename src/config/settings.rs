@@ -246,6 +246,7 @@ pub fn resolve(flags: &Flags, config: &Config, env: Env) -> Result<Settings, Vec
         from_env: v.used,
         warnings: v.warnings,
     };
+    settings.warnings.extend(without_effect(&settings));
     settings.warnings.extend(config.variables.iter().cloned());
     settings
         .warnings
@@ -255,6 +256,25 @@ pub fn resolve(flags: &Flags, config: &Config, env: Env) -> Result<Settings, Vec
     } else {
         Err(errors)
     }
+}
+
+/// What is read and checked, and of which nothing comes yet: whoever wrote it shall know.
+fn without_effect(s: &Settings) -> Vec<String> {
+    let parts = [
+        ("gateway", s.gateway.is_some() && s.pool.is_none()),
+        ("providers", !s.providers.is_empty()),
+        ("virtual_models", !s.virtual_models.is_empty()),
+        ("telemetry", s.telemetry.is_some()),
+        ("admin", s.admin.is_some()),
+        ("allowed_cidrs", !s.allowed_cidrs.is_empty()),
+        (
+            "tls_cert and tls_key of an engine",
+            !s.engine_tls.is_empty(),
+        ),
+    ];
+    let idle = parts.iter().filter(|(_, given)| *given);
+    idle.map(|(name, _)| format!("{name}: read, but this version does nothing with it yet"))
+        .collect()
 }
 
 /// Named engines only, if any is named; else all that the file does not turn off.

@@ -252,3 +252,15 @@ fn a_named_file_must_be_there_and_the_default_one_need_not() {
     let e = load_brokered(&flags, &env(&vars)).unwrap_err();
     assert_eq!((e.flags.len(), e.file.is_some()), (1, false));
 }
+
+#[test]
+fn what_nothing_comes_of_yet_is_said() {
+    let text = "allowed_cidrs = [\"10.0.0.0/8\"]\n[gateway]\n[telemetry]\n[admin]\n";
+    let s = resolve(&Flags::default(), &config(text), &env(&[])).unwrap();
+    let told = s.warnings.join("\n");
+    for part in ["gateway:", "telemetry:", "admin:", "allowed_cidrs:"] {
+        assert!(told.contains(part), "{part} in {told}");
+    }
+    let s = resolve(&Flags::default(), &config("[pool]\n"), &env(&[])).unwrap();
+    assert_eq!(s.warnings, Vec::<String>::new());
+}
