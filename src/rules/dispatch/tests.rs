@@ -1,0 +1,394 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const ROLL: f64 = 0.5;
+const S: Duration = Duration::from_secs(1);
+
+fn refused() -> Event {
+    Event::Failed(Failure::Status(503))
+}
+
+fn start(candidates: usize) -> (Dispatch, Action) {
+    let (mut d, first) = Dispatch::new(Effort::Budget);
+    assert_eq!(first, Action::Resolve);
+    let a = d.on(
+        Event::Resolved {
+            candidates,
+            held: false,
+        },
+        Duration::ZERO,
+        ROLL,
+    );
+    (d, a)
+}
+
+#[test]
+fn no_owner_at_admission_is_a_502_at_once() {
+    assert_eq!(start(0).1, Action::Answer(Answer::NoCandidate));
+}
+
+#[test]
+fn a_sole_owner_gets_all_five_dispatches_with_growing_waits() {
+    let (mut d, mut a) = start(1);
+    let mut now = Duration::ZERO;
+    let mut waits = vec![];
+    for n in 1..=5 {
+        assert_eq!(
+            a,
+            Action::Send {
+                candidate: 0,
+                last: n == 5
+            }
+        );
+        if n == 5 {
+            break;
+        }
+        let Action::Wait(w) = d.on(refused(), now, ROLL) else {
+            panic!("no wait")
+        };
+        waits.push(w.as_secs());
+        now += w;
+        assert_eq!(d.on(Event::Woke, now, ROLL), Action::Resolve);
+        a = d.on(
+            Event::Resolved {
+                candidates: 1,
+                held: false,
+            },
+            now,
+            ROLL,
+        );
+    }
+    assert_eq!(waits, [1, 2, 4, 8]);
+    assert_eq!(
+        d.judge(503),
+        Verdict::Answer,
+        "the fifth attempt answers for itself"
+    );
+    assert_eq!(
+        d.on(Event::Failed(Failure::NoContent), now, ROLL),
+        Action::Answer(Answer::Attempt(Failure::NoContent))
+    );
+}
+
+#[test]
+fn there_is_no_wait_between_candidates_of_one_round() {
+    let (mut d, a) = start(3);
+    assert_eq!(
+        a,
+        Action::Send {
+            candidate: 0,
+            last: false
+        }
+    );
+    assert_eq!(
+        d.on(refused(), S, ROLL),
+        Action::Send {
+            candidate: 1,
+            last: false
+        }
+    );
+    assert_eq!(
+        d.on(refused(), S, ROLL),
+        Action::Send {
+            candidate: 2,
+            last: false
+        }
+    );
+    assert_eq!(d.on(refused(), S, ROLL), Action::Wait(S * 4));
+}
+
+#[test]
+fn slow_failures_end_at_the_deadline_with_budget_unspent() {
+    let (mut d, _) = start(1);
+    let mut now = Duration::ZERO;
+    for _ in 0..2 {
+        now += S * 240;
+        let Action::Wait(w) = d.on(Event::Failed(Failure::NoContent), now, ROLL) else {
+            panic!("no wait")
+        };
+        now += w;
+        assert_eq!(d.on(Event::Woke, now, ROLL), Action::Resolve);
+        let a = d.on(
+            Event::Resolved {
+                candidates: 1,
+                held: false,
+            },
+            now,
+            ROLL,
+        );
+        assert_eq!(
+            a,
+            Action::Send {
+                candidate: 0,
+                last: false
+            }
+        );
+    }
+    now += S * 240;
+    assert_eq!(
+        d.on(Event::Failed(Failure::NoContent), now, ROLL),
+        Action::Answer(Answer::Exhausted(Exhausted::Deadline))
+    );
+    assert_eq!(d.dispatched(), 3);
+}
+
+#[test]
+fn waiting_for_an_owner_costs_no_attempt_and_ends_at_the_deadline() {
+    let (mut d, _) = start(1);
+    let mut now = Duration::ZERO;
+    let mut a = d.on(refused(), now, ROLL);
+    let mut rounds = 0;
+    loop {
+        match a {
+            Action::Wait(w) => {
+                assert!(
+                    w <= S,
+                    "the pace is the step for the dispatches already made"
+                );
+                now += w;
+                a = d.on(Event::Woke, now, ROLL);
+            },
+            Action::Resolve => {
+                rounds += 1;
+                a = d.on(
+                    Event::Resolved {
+                        candidates: 0,
+                        held: false,
+                    },
+                    now,
+                    ROLL,
+                );
+            },
+            other => {
+                assert_eq!(other, Action::Answer(Answer::Exhausted(Exhausted::NoOwner)));
+                break;
+            },
+        }
+    }
+    assert_eq!((d.dispatched(), now), (1, budget::JOB_DEADLINE));
+    assert!(rounds > 500);
+}
+
+#[test]
+fn an_owner_that_comes_back_is_used() {
+    let (mut d, _) = start(1);
+    let _ = d.on(refused(), S, ROLL);
+    assert_eq!(d.on(Event::Woke, S * 2, ROLL), Action::Resolve);
+    assert!(matches!(
+        d.on(
+            Event::Resolved {
+                candidates: 0,
+                held: false
+            },
+            S * 2,
+            ROLL
+        ),
+        Action::Wait(_)
+    ));
+    assert_eq!(d.on(Event::Woke, S * 3, ROLL), Action::Resolve);
+    assert_eq!(
+        d.on(
+            Event::Resolved {
+                candidates: 2,
+                held: false
+            },
+            S * 3,
+            ROLL
+        ),
+        Action::Send {
+            candidate: 0,
+            last: false
+        }
+    );
+}
+
+#[test]
+fn candidates_that_left_meanwhile_cost_no_attempt() {
+    let (mut d, _) = start(5);
+    let mut a = d.on(Event::Failed(Failure::TargetGone), S, ROLL);
+    for candidate in 1..5 {
+        assert_eq!(
+            a,
+            Action::Send {
+                candidate,
+                last: false
+            }
+        );
+        a = d.on(Event::Gone, S, ROLL);
+    }
+    assert_eq!((a, d.dispatched()), (Action::Wait(S), 1));
+    let (mut d, _) = Dispatch::new(Effort::OnePass);
+    let _ = d.on(
+        Event::Resolved {
+            candidates: 1,
+            held: false,
+        },
+        S,
+        ROLL,
+    );
+    assert_eq!(
+        d.on(Event::Gone, S, ROLL),
+        Action::Answer(Answer::Attempt(Failure::TargetGone))
+    );
+}
+
+#[test]
+fn a_one_pass_request_tries_each_candidate_once() {
+    let (mut d, _) = Dispatch::new(Effort::OnePass);
+    let now = S * 9_999;
+    assert_eq!(
+        d.on(
+            Event::Resolved {
+                candidates: 2,
+                held: false
+            },
+            now,
+            ROLL
+        ),
+        Action::Send {
+            candidate: 0,
+            last: false
+        }
+    );
+    assert_eq!(d.judge(503), Verdict::Retry);
+    assert_eq!(
+        d.judge(404),
+        Verdict::Answer,
+        "404 is retried on inference only"
+    );
+    assert_eq!(
+        d.on(Event::Failed(Failure::Transport), now, ROLL),
+        Action::Send {
+            candidate: 1,
+            last: true
+        }
+    );
+    assert_eq!(d.judge(503), Verdict::Answer);
+    assert_eq!(
+        d.on(Event::Failed(Failure::Transport), now, ROLL),
+        Action::Answer(Answer::Attempt(Failure::Transport))
+    );
+    let (mut d, _) = Dispatch::new(Effort::OnePass);
+    assert_eq!(
+        d.on(
+            Event::Resolved {
+                candidates: 0,
+                held: false
+            },
+            now,
+            ROLL
+        ),
+        Action::Answer(Answer::NoCandidate)
+    );
+}
+
+#[test]
+fn unsupported_everywhere_in_two_rounds_is_the_answer() {
+    let unsupported = Event::Failed(Failure::Status(501));
+    // A sole owner: two dispatches.
+    let (mut d, _) = start(1);
+    assert_eq!(d.judge(501), Verdict::Retry);
+    let _ = d.on(unsupported, S, ROLL);
+    let _ = d.on(Event::Woke, S * 2, ROLL);
+    let _ = d.on(
+        Event::Resolved {
+            candidates: 1,
+            held: false,
+        },
+        S * 2,
+        ROLL,
+    );
+    assert_eq!(d.judge(501), Verdict::Answer);
+    assert_eq!(d.dispatched(), 2);
+    // Two owners, one of which failed otherwise: no such shortcut.
+    let (mut d, _) = start(2);
+    let _ = d.on(unsupported, S, ROLL);
+    let _ = d.on(refused(), S, ROLL);
+    let _ = d.on(Event::Woke, S * 3, ROLL);
+    let _ = d.on(
+        Event::Resolved {
+            candidates: 2,
+            held: false,
+        },
+        S * 3,
+        ROLL,
+    );
+    assert_eq!(d.judge(501), Verdict::Retry);
+    let _ = d.on(unsupported, S * 3, ROLL);
+    assert_eq!(
+        d.judge(501),
+        Verdict::Retry,
+        "the round before was not all 501"
+    );
+    // Two owners, all 501 twice: the fourth dispatch answers.
+    let (mut d, _) = start(2);
+    let _ = d.on(unsupported, S, ROLL);
+    let _ = d.on(unsupported, S, ROLL);
+    let _ = d.on(Event::Woke, S * 3, ROLL);
+    let _ = d.on(
+        Event::Resolved {
+            candidates: 2,
+            held: false,
+        },
+        S * 3,
+        ROLL,
+    );
+    assert_eq!(
+        d.judge(501),
+        Verdict::Retry,
+        "the other owner was not asked yet"
+    );
+    let _ = d.on(unsupported, S * 3, ROLL);
+    assert_eq!(d.judge(501), Verdict::Answer);
+}
+
+proptest! {
+    #[test]
+    fn the_bounds_hold_whatever_happens(
+        steps in prop::collection::vec((0usize..4, 0u64..200, 0u8..6, 0.0f64..1.0), 1..60)
+    ) {
+        let (mut d, mut action) = Dispatch::new(Effort::Budget);
+        let mut now = Duration::ZERO;
+        let mut sent = 0;
+        let mut dispatched_before = 0;
+        for (candidates, secs, failure, roll) in steps {
+            action = match action {
+                Action::Resolve => d.on(Event::Resolved { candidates, held: false }, now, roll),
+                Action::Send { candidate, last } => {
+                    sent += 1;
+                    prop_assert!(sent <= 5);
+                    prop_assert_eq!(last, sent == 5);
+                    prop_assert!(candidate < 4);
+                    prop_assert!(now < budget::JOB_DEADLINE, "no attempt starts after the deadline");
+                    now += S * secs as u32;
+                    let failure = match failure {
+                        0 => Failure::Status(503),
+                        1 => Failure::Transport,
+                        2 => Failure::NoContent,
+                        3 => Failure::Status(501),
+                        4 => Failure::TargetGone,
+                        _ => Failure::Broken,
+                    };
+                    d.on(Event::Failed(failure), now, roll)
+                },
+                Action::Wait(w) => {
+                    prop_assert!(w <= S * 10);
+                    now += w;
+                    d.on(Event::Woke, now, roll)
+                },
+                Action::Answer(answer) => {
+                    if answer == Answer::NoCandidate {
+                        prop_assert_eq!(sent, 0);
+                    } else {
+                        prop_assert!(sent > 0);
+                    }
+                    return Ok(());
+                },
+            };
+            prop_assert!(d.dispatched() - dispatched_before <= 1);
+            dispatched_before = d.dispatched();
+            prop_assert_eq!(d.dispatched(), if matches!(action, Action::Send { .. }) { sent + 1 } else { sent });
+        }
+    }
+}
