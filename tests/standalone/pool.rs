@@ -1,9 +1,14 @@
 //! Workers that register themselves, through the whole daemon: places, states, keys, ends.
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use rustls::pki_types::PrivateKeyDer;
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
 use crate::support::client::{Client, Response, get, http, post};
@@ -31,10 +36,9 @@ fn call(registry: u16, key: &str, method: &str, params: &Value) -> Value {
     http(registry, "POST", "/", &headers, body.as_bytes()).json()
 }
 
-fn registration(id: &str, engine: &Engine, more: Value) -> Value {
+fn registration(id: &str, more: Value) -> Value {
     let mut params = json!({
         "node_id": id,
-        "endpoint": format!("http://127.0.0.1:{}", engine.port()),
         "engine": "ollama",
         "models": [{"id": "m", "is_warm": true}],
         "max_concurrency": 1,
@@ -55,6 +59,14 @@ impl Worker {
         engine: &Engine,
         more: Value,
     ) -> Self {
+        let mut all = json!({"endpoint": format!("http://127.0.0.1:{}", engine.port())});
+        for (name, value) in more.as_object().unwrap() {
+            all[name] = value.clone();
+        }
+        Self::register(world, registry, id, all)
+    }
+
+    fn register(world: &World, registry: u16, id: &'static str, more: Value) -> Self {
         let made = world.json(&[
             "nodes",
             "keys",
@@ -66,7 +78,7 @@ impl Worker {
             "127.0.0.1",
         ]);
         let key = made["key"].as_str().unwrap().to_owned();
-        let params = registration(id, engine, more);
+        let params = registration(id, more);
         let told = call(registry, &key, "node/register", &params);
         let session = told["result"]["session"].as_str();
         Self {
@@ -80,7 +92,8 @@ impl Worker {
 
     /// Registers once more, with the key it has.
     pub fn again(&self, engine: &Engine, more: Value) -> Value {
-        let params = registration(self.id, engine, more);
+        let mut params = registration(self.id, more);
+        params["endpoint"] = json!(format!("http://127.0.0.1:{}", engine.port()));
         call(self.registry, &self.key, "node/register", &params)
     }
 
@@ -103,6 +116,10 @@ impl Worker {
 
 /// A daemon with a pool and no other node.
 fn pool(world: &World, more: &str) -> (Standalone, u16) {
+    pool_with(world, more, &|_| {})
+}
+
+fn pool_with(world: &World, more: &str, change: &dyn Fn(&mut Command)) -> (Standalone, u16) {
     let registry = free_port();
     // No worker here beats by itself: on a slow machine a test may take longer than a TTL of people.
     let ttl = match more.contains("heartbeat_ttl") {
@@ -111,7 +128,8 @@ fn pool(world: &World, more: &str) -> (Standalone, u16) {
     };
     let text = format!("[pool]\nlisten = \"127.0.0.1:{registry}\"\n{ttl}\n{more}\n");
     let file = world.file("pool.toml", &text);
-    let daemon = Standalone::start(world, &["--config", file.to_str().unwrap()]);
+    let args = ["--config", file.to_str().unwrap()];
+    let daemon = Standalone::start_with(world, &args, change);
     (daemon, registry)
 }
 
@@ -402,6 +420,83 @@ fn a_worker_that_lies_about_its_load_cheats_itself_alone() {
     assert_eq!(a.hits(), 1);
     gate.open();
     assert_eq!(first.join().unwrap().text(), "a");
+}
+
+/// An engine over TLS under this certificate, that answers each request with the host it was asked as.
+fn over_tls(certificate: &rcgen::Certificate, key: &rcgen::KeyPair) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+    let config =
+        ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .unwrap();
+    let config = Arc::new(config);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let connection = ServerConnection::new(config.clone()).unwrap();
+            let mut tls = StreamOwned::new(connection, stream.unwrap());
+            let mut read = Vec::new();
+            let mut byte = [0];
+            // A body of a known end: `chat` is read to its last brace.
+            while !read.ends_with(b"}") && tls.read(&mut byte).is_ok_and(|n| n == 1) {
+                read.push(byte[0]);
+            }
+            let text = String::from_utf8_lossy(&read).into_owned();
+            let host = text
+                .lines()
+                .find_map(|l| l.to_lowercase().strip_prefix("host: ").map(str::to_owned));
+            let body = host.unwrap_or_default();
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                body.len()
+            );
+            // A client that does not trust us is gone by now.
+            drop(tls.write_all(answer.as_bytes()));
+            tls.conn.send_close_notify();
+            drop(tls.flush());
+        }
+    });
+    port
+}
+
+#[test]
+fn a_node_over_tls_is_used_if_the_system_vouches_for_it() {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let named = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+    let certificate = named.self_signed(&key).unwrap();
+    let engine = over_tls(&certificate, &key);
+    let world = World::new();
+    let roots = world.file("roots.pem", &certificate.pem());
+    for trusted in [true, false] {
+        let (daemon, registry) = pool_with(&world, "", &|command| {
+            if trusted {
+                command.env("SSL_CERT_FILE", &roots);
+            }
+        });
+        let more = json!({"endpoint": format!("https://127.0.0.1:{engine}")});
+        let _worker = Worker::register(&world, registry, if trusted { "t" } else { "u" }, more);
+        until("the node", || {
+            routed(&world, if trusted { "t" } else { "u" })
+        });
+        if trusted {
+            let told = post(daemon.port, "/api/chat", &chat("m"));
+            assert_eq!(
+                (told.status, told.text()),
+                (200, format!("127.0.0.1:{engine}"))
+            );
+        } else {
+            // Nothing is sent to a server that cannot prove its name; the node is to blame.
+            let asked = ask(daemon.port);
+            until("the blame", || {
+                state(&world, "u")["breaker"]["failures"] != 0
+            });
+            drop(asked);
+        }
+    }
 }
 
 #[test]
