@@ -470,5 +470,7 @@ impl Drop for InFlight {
     }
 }
 
+// Its place is said in full, since `tests/interleave` reads this file from elsewhere.
 #[cfg(test)]
+#[path = "facade/tests.rs"]
 mod tests;
