@@ -35,7 +35,9 @@ impl Snapshot {
         Self {
             selector,
             board,
-            names: nodes.map(|n| (n.id, n.host)).collect(),
+            names: nodes
+                .map(|n| (n.id.clone(), n.shown().to_owned()))
+                .collect(),
             facades: facades.iter().map(|f| (f.engine(), f.routing())).collect(),
         }
     }

@@ -58,6 +58,16 @@ pub struct Extra {
     pub peer: Option<String>,
 }
 
+impl Node {
+    /// What a person calls it: its host, and a pool node by its id, since several may be at one host.
+    pub fn shown(&self) -> &str {
+        match self.extra.pool {
+            Some(_) => self.id.as_str(),
+            None => &self.host,
+        }
+    }
+}
+
 /// How a node of the pool stands at the moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pooled {

@@ -110,7 +110,9 @@ fn candidate(
     } = terms.get(node).copied().unwrap_or_default();
     RouteCandidate {
         node: node.clone(),
-        name: nodes.get(node).map_or_else(String::new, |n| n.host.clone()),
+        name: nodes
+            .get(node)
+            .map_or_else(String::new, |n| n.shown().to_owned()),
         address: c.target.authority.to_string(),
         pending: load.pending,
         pressure: load.pressure,
@@ -163,7 +165,7 @@ fn excluded(
 fn without_near(node: &Node, why: Exclusion) -> RouteExcluded {
     RouteExcluded {
         node: node.id.clone(),
-        name: node.host.clone(),
+        name: node.shown().to_owned(),
         near: Vec::new(),
         reason: why.to_string(),
     }

@@ -156,7 +156,7 @@ impl Shared {
         };
         let load = self.scheduler.load(&n.id);
         NodeStatus {
-            name: n.host,
+            name: n.shown().to_owned(),
             engine: f.engine(),
             kind,
             state: match (target, excluded) {

@@ -193,6 +193,8 @@ fn a_worker_serves_within_its_places_and_others_wait_for_one() {
     let asked: Vec<_> = (0..3).map(|_| ask(daemon.port)).collect();
     a.hit(2);
     until("both places", || state(&world, "w")["leases"] == 2);
+    // Several may be at one host: a person reads its id.
+    assert_eq!(world.json(&["nodes", "list"])["nodes"][0]["name"], "w");
     // The third one waits, and costs no attempt: full is not absent.
     until("the third", || {
         reason(&world, "w") == "all its places are taken"
