@@ -159,7 +159,7 @@ impl<'a> Line<'a> {
 
     fn note(&mut self, arg: &Arg, value: &str) {
         match arg.get_id().as_str() {
-            "engine" => self.engine = EngineId::parse(value),
+            "engine" => self.engine = EngineId::parse_facade(value),
             "socket" => self.socket = Some(value.into()),
             _ => {},
         }

@@ -146,7 +146,7 @@ With --json: {schema_version, engine, pin} where pin is the node's id, or null f
 #[command(after_help = SELECT_EXAMPLES)]
 pub struct SelectArgs {
     /// Engine of the facade
-    #[arg(value_parser = engine_parser())]
+    #[arg(value_parser = facade_parser())]
     pub engine: EngineId,
     /// Node, by id or by a name that only one node has
     #[arg(required_unless_present = "auto", conflicts_with = "auto")]
@@ -168,7 +168,7 @@ With --json: {schema_version, engine, port}";
 #[command(after_help = SET_PORT_EXAMPLES)]
 pub struct SetPortArgs {
     /// Engine of the facade
-    #[arg(value_parser = engine_parser())]
+    #[arg(value_parser = facade_parser())]
     pub engine: EngineId,
     /// New port; 0 = the engine's standalone default
     #[arg(allow_negative_numbers = true)]
@@ -227,8 +227,16 @@ pub struct DemoEngineArgs {
 
 /// Engines of the table; clap offers the nearest one.
 fn engine_parser() -> impl TypedValueParser<Value = EngineId> {
-    PossibleValuesParser::new(EngineId::all().map(EngineId::as_str))
-        .try_map(|s| s.parse::<EngineId>())
+    one_of(EngineId::all())
+}
+
+/// Those, and the gateway.
+fn facade_parser() -> impl TypedValueParser<Value = EngineId> {
+    one_of(EngineId::facades())
+}
+
+fn one_of(ids: impl Iterator<Item = EngineId>) -> impl TypedValueParser<Value = EngineId> {
+    PossibleValuesParser::new(ids.map(EngineId::as_str)).try_map(|s| s.parse::<EngineId>())
 }
 
 #[cfg(test)]

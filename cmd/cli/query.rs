@@ -12,7 +12,7 @@ use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::ids::JobId;
 use nvpair_proxy::wire::broker::WorkloadState;
 
-use super::engine_parser;
+use super::facade_parser;
 
 const STATUS_EXAMPLES: &str = "\
 Examples:
@@ -73,7 +73,7 @@ pub struct WorkloadsArgs {
     #[arg(conflicts_with_all = ["state", "model", "node", "limit", "follow", "export"])]
     pub id: Option<WorkloadRef>,
     /// Only this facade
-    #[arg(long, value_parser = engine_parser())]
+    #[arg(long, value_parser = facade_parser())]
     pub engine: Option<EngineId>,
     /// Only those in this state
     #[arg(long, value_parser = state_parser())]
@@ -120,7 +120,7 @@ With --json: {schema_version, models: [{engine, model, owners: [], loaded: [], c
 #[command(after_help = MODELS_EXAMPLES)]
 pub struct ModelsArgs {
     /// Only this facade
-    #[arg(long, value_parser = engine_parser())]
+    #[arg(long, value_parser = facade_parser())]
     pub engine: Option<EngineId>,
     /// Only models that some node has in memory
     #[arg(long)]
@@ -143,7 +143,7 @@ candidates are in the order in which they would be tried.";
 #[command(after_help = ROUTE_EXAMPLES)]
 pub struct RouteArgs {
     /// Engine of the facade
-    #[arg(long, value_parser = engine_parser())]
+    #[arg(long, value_parser = facade_parser())]
     pub engine: EngineId,
     /// Model, as a request would name it
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
@@ -171,7 +171,7 @@ Nodes that are down do not count: restarting the daemon would not bring them bac
 #[command(after_help = HEALTHCHECK_EXAMPLES)]
 pub struct HealthcheckArgs {
     /// Facades that must listen [default: at least one; under a broker none]
-    #[arg(value_name = "ENGINE", value_parser = engine_parser())]
+    #[arg(value_name = "ENGINE", value_parser = facade_parser())]
     pub engines: Vec<EngineId>,
 }
 

@@ -10,7 +10,7 @@ use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::replay::Speed;
 use nvpair_proxy::rules::units;
 
-use super::engine_parser;
+use super::facade_parser;
 
 const REPLAY_EXAMPLES: &str = "\
 Examples:
@@ -56,7 +56,7 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub last: Option<u32>,
     /// Only this facade's
-    #[arg(long, value_parser = engine_parser())]
+    #[arg(long, value_parser = facade_parser())]
     pub engine: Option<EngineId>,
     /// Let requests follow each other X times as fast as recorded, 0.01 to 1000
     #[arg(long, value_name = "X", default_value_t = Speed::RECORDED)]

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, Args, Command};
-use nvpair_proxy::config::kinds::engine_named as engine;
+use nvpair_proxy::config::kinds::{engine_named as engine, facade_named};
 use nvpair_proxy::config::node_url::NodeUrl;
 use nvpair_proxy::config::settings::Flags;
 use nvpair_proxy::rules::budget::Cap;
@@ -138,8 +138,8 @@ fn format_parser() -> impl TypedValueParser<Value = LogFormat> {
 
 fn engine_port(text: &str) -> Result<(EngineId, Option<u16>), String> {
     Ok(match text.split_once('=') {
-        Some((name, port)) => (engine(name)?, Some(parse_port(port)?)),
-        None => (engine(text)?, None),
+        Some((name, port)) => (facade_named(name)?, Some(parse_port(port)?)),
+        None => (facade_named(text)?, None),
     })
 }
 

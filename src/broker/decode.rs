@@ -139,9 +139,9 @@ fn enable(params: Params) -> Result<Call, CommandError> {
     let alias_addresses = field(aliases, SHAPE)?;
     let ignore_persisted_port = field(ignore, SHAPE)?;
     // Unlike in set-port, a value out of range is a refusal here.
-    let engine = engine
-        .parse()
-        .map_err(|e: UnknownEngine| CommandError::refused(e.to_string()))?;
+    // The gateway is none of a parent's facades.
+    let engine = EngineId::parse(&engine)
+        .ok_or_else(|| CommandError::refused(UnknownEngine(engine).to_string()))?;
     if !(0..=i64::from(u16::MAX)).contains(&port) {
         let text = format!("port {port} is out of range: 1 to 65535, or 0 for the engine's own");
         return Err(CommandError::refused(text));

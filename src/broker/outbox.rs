@@ -142,6 +142,10 @@ impl Outbox {
 
     /// Sends a notification: addressed to a facade's engine, or process-scoped.
     pub fn notify(&self, engine: Option<EngineId>, name: &str, params: &impl Serialize) {
+        // The parent knows the engines alone (product 13.26).
+        if engine.is_some_and(EngineId::is_gateway) {
+            return;
+        }
         let sent = encode(|buf| {
             buf.extend_from_slice(br#"{"jsonrpc":"2.0","method":""#);
             if let Some(engine) = engine {

@@ -133,7 +133,13 @@ pub fn engine_named(given: &str) -> Result<EngineId, String> {
     pick(&words, given).map_err(|e| format!("engine {e}"))
 }
 
-/// The same, out of the file.
+/// The same, or the gateway: whatever may have a facade.
+pub fn facade_named(given: &str) -> Result<EngineId, String> {
+    let words: Vec<_> = EngineId::facades().map(|e| (e.as_str(), e)).collect();
+    pick(&words, given).map_err(|e| format!("engine {e}"))
+}
+
+/// An engine out of the file.
 pub fn engine(key: &str, value: Plain) -> Result<EngineId, String> {
     engine_named(&text(key, value)?)
 }
@@ -287,7 +293,7 @@ pub fn provider_name(key: &str, value: Plain) -> Result<String, String> {
     if name.contains('/') {
         return Err(format!("`{key}` must not contain `/`"));
     }
-    if name == POOL || EngineId::parse(&name).is_some() {
+    if name == POOL || EngineId::parse_facade(&name).is_some() {
         return Err(format!(
             "`{key}`: {name:?} already means something as a target; take another name"
         ));

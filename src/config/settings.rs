@@ -212,8 +212,10 @@ pub fn resolve(flags: &Flags, config: &Config, env: Env) -> Result<Settings, Vec
     let level = v.one("log.level", LOG_LEVEL_VARIABLE, |t| pick(&file::LEVELS, t));
     let hosts = v.list("allowed_hosts", HOSTS_VARIABLE, kinds::host_name);
     let origins = v.list("allowed_origins", ORIGINS_VARIABLE, kinds::origin_name);
+    let engines = engines(&mut errors, flags, config);
     let mut settings = Settings {
-        engines: engines(&mut errors, flags, config),
+        gateway: gateway(&engines, config),
+        engines,
         nodes: nodes(flags, config),
         aliases: aliases(&mut errors, flags),
         host_variables: host_variables(env),
@@ -237,7 +239,6 @@ pub fn resolve(flags: &Flags, config: &Config, env: Env) -> Result<Settings, Vec
         log_format: flags.log_format.or(config.log_format).unwrap_or_default(),
         allowed_cidrs: config.allowed_cidrs.clone().unwrap_or_default(),
         engine_tls: engine_tls(config),
-        gateway: config.gateway.clone(),
         providers: config.providers.clone(),
         virtual_models: config.virtual_models.clone(),
         pool: config.pool.clone(),
@@ -261,9 +262,8 @@ pub fn resolve(flags: &Flags, config: &Config, env: Env) -> Result<Settings, Vec
 /// What is read and checked, and of which nothing comes yet: whoever wrote it shall know.
 fn without_effect(s: &Settings) -> Vec<String> {
     let parts = [
-        ("gateway", s.gateway.is_some() && s.pool.is_none()),
+        ("virtual_models", !s.virtual_models.is_empty() && s.gateway.is_none()),
         ("providers", !s.providers.is_empty()),
-        ("virtual_models", !s.virtual_models.is_empty()),
         ("telemetry", s.telemetry.is_some()),
         ("admin", s.admin.is_some()),
         ("allowed_cidrs", !s.allowed_cidrs.is_empty()),
@@ -303,7 +303,9 @@ fn engines(errors: &mut Vec<String>, flags: &Flags, config: &Config) -> Vec<Engi
     };
     if flags.engines.is_empty() {
         let all = EngineId::all().filter(|e| !off(*e));
+        let gateway = config.gateway.as_ref().map(|_| EngineId::GATEWAY);
         named = all
+            .chain(gateway)
             .map(|engine| EngineSetting {
                 engine,
                 port: from_file(config, engine),
@@ -319,12 +321,25 @@ fn engine_tls(config: &Config) -> Vec<(EngineId, TlsFiles)> {
     config.engines.iter().filter_map(with).collect()
 }
 
+/// The gateway's settings where it runs: it does if a flag names it, else if the file has it and no
+/// flag names others.
+fn gateway(named: &[EngineSetting], config: &Config) -> Option<GatewaySettings> {
+    let runs = named.iter().any(|e| e.engine.is_gateway());
+    let unsaid = || GatewaySettings {
+        port: None,
+        tls: None,
+    };
+    runs.then(|| config.gateway.clone().unwrap_or_else(unsaid))
+}
+
 fn from_file(config: &Config, engine: EngineId) -> PortAsk {
-    let port = config
-        .engines
-        .iter()
-        .find(|e| e.engine == engine)
-        .and_then(|e| e.port);
+    let port = match engine.is_gateway() {
+        true => config.gateway.as_ref().and_then(|g| g.port),
+        false => {
+            let named = config.engines.iter().find(|e| e.engine == engine);
+            named.and_then(|e| e.port)
+        },
+    };
     port.map_or(PortAsk::Default, PortAsk::Requested)
 }
 

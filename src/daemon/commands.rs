@@ -533,11 +533,13 @@ impl Executor {
                 let surroundings = &self.surroundings;
                 let scheduler = &self.context.shared.scheduler;
                 let new = || {
-                    Arc::new(FacadeState::new(
+                    let state = Arc::new(FacadeState::new(
                         engine,
                         surroundings.clone(),
                         scheduler.clone(),
-                    ))
+                    ));
+                    self.context.shared.remember(state.clone());
+                    state
                 };
                 Ok(early.entry(engine).or_insert_with(new).clone())
             },

@@ -30,7 +30,7 @@ impl Dialect {
         match engine.spec().inventory.warm {
             Warm::RunningList { .. } => Self::Ollama,
             Warm::StateList { .. } => Self::LmStudio,
-            Warm::Props { .. } => Self::LlamaCpp,
+            Warm::Props { .. } | Warm::Untold => Self::LlamaCpp,
         }
     }
 

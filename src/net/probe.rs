@@ -182,6 +182,7 @@ async fn with_state(target: &Target, listing: Listing, limits: Limits) -> Readin
                 body.and_then(|b| inventory::states(target.engine, &b)),
             );
         },
+        Warm::Untold => {},
         Warm::Props { path } => {
             // Without load states it is a server of one model, which is in memory.
             let warm = if listing.router {

@@ -15,8 +15,9 @@ use rustc_hash::FxHashMap;
 
 use super::addresses;
 use super::discovery::Node;
-use super::engine::Naming;
+use super::engine::{EngineId, Naming};
 use super::ids::NodeId;
+use super::pool::record::PoolEngine;
 use super::reservations::Seat;
 use super::secret::Secret;
 use super::weighted::{Health, Speed};
@@ -52,6 +53,10 @@ pub struct Pooled {
 pub struct Target {
     /// Its id: what `scheduledOn` names, also for our own engine.
     pub node: NodeId,
+    /// Whose node it is: in whose view it came up, and goes.
+    pub facade: EngineId,
+    /// What runs there.
+    pub runs: PoolEngine,
     /// Its place on the board of loads.
     pub seat: Arc<Seat>,
     /// How it is reached.
@@ -137,12 +142,14 @@ pub struct Candidate {
     pub context: Option<u64>,
     /// How fast this model was on it, where others measure too.
     pub speed: Option<Speed>,
+    /// The model's name there, where it is not the one that was asked for.
+    pub send_as: Option<Arc<str>>,
 }
 
 /// What a view is made from.
 pub struct Sources<'a> {
-    /// How names compare.
-    pub naming: Naming,
+    /// Whose nodes they are.
+    pub engine: EngineId,
     /// The relayed overlay.
     pub relayed: &'a BTreeMap<NodeId, Node>,
     /// The manual overlay.
@@ -187,6 +194,7 @@ impl View {
     pub fn build(s: &Sources) -> Self {
         let mut view = Self::default();
         let mut seen: Vec<Arc<str>> = Vec::new();
+        let naming = s.engine.spec().naming;
         let all = merged([s.relayed, s.manual, s.pool]);
         let pooled = all.iter().any(|n| n.extra.pool.is_some());
         for node in all {
@@ -196,11 +204,11 @@ impl View {
                     view.shared_addresses |= seen.contains(&target.authority);
                     view.tls |= target.is_tls();
                     seen.push(target.authority.clone());
-                    view.add(s.naming, node, Arc::new(target));
+                    view.add(naming, node, Arc::new(target));
                 },
                 Err(why) => {
                     if let Exclusion::Resting(why) = &why {
-                        view.rest(s.naming, node, why);
+                        view.rest(naming, node, why);
                     }
                     view.excluded.push((node.id.clone(), why));
                 },
@@ -233,6 +241,7 @@ impl View {
                 speed: pool.map(|p| {
                     find(naming, &p.speeds, &model).map_or_else(Speed::default, |(_, s)| *s)
                 }),
+                send_as: None,
             };
             let owners = self.owners.entry(model).or_default();
             // A node that lists a model twice owns it once.
@@ -245,6 +254,7 @@ impl View {
             warm: false,
             context: None,
             speed: None,
+            send_as: None,
         };
         if pool.is_none() {
             self.targets.push(candidate.clone());
@@ -433,6 +443,10 @@ fn target(
     let bearer = node.extra.api_key.as_ref().map(bearer).transpose()?;
     Ok(Target {
         node: node.id.clone(),
+        facade: s.engine,
+        runs: (node.extra.pool.as_ref().and_then(|p| p.engine))
+            .or_else(|| PoolEngine::of(s.engine))
+            .unwrap_or(PoolEngine::OpenAi),
         seat: (s.seat)(&node.id),
         kind,
         name: host.clone(),

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::ids::NodeId;
+use super::pool::record::PoolEngine;
 use super::secret::Secret;
 use super::weighted::{Health, Speed};
 
@@ -71,6 +72,8 @@ impl Node {
 /// How a node of the pool stands at the moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pooled {
+    /// What runs there.
+    pub engine: Option<PoolEngine>,
     /// How well it is.
     pub health: Health,
     /// Requests on it that are not ours: leases of other gateways, and what it counts itself above

@@ -10,14 +10,22 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// An engine known to this build: an index into [`ENGINES`].
+/// An engine known to this build, or the gateway: an index into [`ENGINES`] or the one behind it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EngineId(u8);
 
 impl EngineId {
+    /// The gateway: a facade over all engines and none of its own (product section 8).
+    pub const GATEWAY: Self = Self(ENGINES.len() as u8);
+
     /// Every engine, in table order. Messages that list engines use this order.
     pub fn all() -> impl Iterator<Item = Self> + Clone {
         (0..ENGINES.len() as u8).map(Self)
+    }
+
+    /// Whatever may have a facade: every engine, then the gateway.
+    pub fn facades() -> impl Iterator<Item = Self> + Clone {
+        Self::all().chain([Self::GATEWAY])
     }
 
     /// The engine with this exact id (`ollama`, `lmstudio`, `llamacpp`); case counts.
@@ -25,9 +33,19 @@ impl EngineId {
         Self::all().find(|e| e.spec().id == id)
     }
 
+    /// The same, or the gateway.
+    pub fn parse_facade(id: &str) -> Option<Self> {
+        Self::facades().find(|e| e.spec().id == id)
+    }
+
+    /// Whether it is the gateway, which no node runs.
+    pub fn is_gateway(self) -> bool {
+        self == Self::GATEWAY
+    }
+
     /// The engine's table entry.
     pub fn spec(self) -> &'static Engine {
-        &ENGINES[usize::from(self.0)]
+        ENGINES.get(usize::from(self.0)).unwrap_or(&GATEWAY)
     }
 
     /// The engine's id as text.
@@ -70,7 +88,7 @@ impl FromStr for EngineId {
     type Err = UnknownEngine;
 
     fn from_str(s: &str) -> Result<Self, Self::Err> {
-        Self::parse(s).ok_or_else(|| UnknownEngine(s.to_owned()))
+        Self::parse_facade(s).ok_or_else(|| UnknownEngine(s.to_owned()))
     }
 }
 
@@ -246,6 +264,8 @@ pub enum Warm {
         /// Its path.
         path: &'static str,
     },
+    /// Nowhere.
+    Untold,
 }
 
 const fn post(path: &'static str) -> Route {
@@ -366,6 +386,40 @@ pub static ENGINES: [Engine; 3] = [
     },
 ];
 
+/// The gateway's entry: one OpenAI endpoint over all engines. It is asked, never probed.
+static GATEWAY: Engine = Engine {
+    id: "gateway",
+    display: "gateway",
+    component: "gateway-proxy",
+    service_key: "gw",
+    facade_port: 4000,
+    moved_port: 4001,
+    standalone_port: 4000,
+    fallback_port: 4001,
+    never_restored: None,
+    port_file: "gateway-proxy-port.json",
+    aliases: false,
+    host_variable: None,
+    naming: Naming::Exact,
+    routes: &[
+        post("/v1/chat/completions"),
+        post("/v1/completions"),
+        post("/v1/embeddings"),
+        post("/v1/messages"),
+        post("/v1/responses"),
+        post("/v1/audio/transcriptions"),
+        post("/v1/audio/translations"),
+        list("/v1/models", ListShape::OpenAi, "/v1/models"),
+    ],
+    inventory: Inventory {
+        path: "/v1/models",
+        shape: ListShape::OpenAi,
+        warm: Warm::Untold,
+    },
+    version: None,
+    client_base: "/v1",
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -378,9 +432,12 @@ mod tests {
     fn ids_parse_exactly_and_in_table_order() {
         let ids: Vec<_> = EngineId::all().map(EngineId::as_str).collect();
         assert_eq!(ids, ["ollama", "lmstudio", "llamacpp"]);
-        for no in ["Ollama", "ollama-proxy", "vllm", "", "ollama "] {
+        for no in ["Ollama", "ollama-proxy", "vllm", "", "ollama ", "gateway"] {
             assert!(EngineId::parse(no).is_none(), "{no:?}");
         }
+        let facades: Vec<_> = EngineId::facades().map(EngineId::as_str).collect();
+        assert_eq!(facades, ["ollama", "lmstudio", "llamacpp", "gateway"]);
+        assert_eq!(EngineId::parse_facade("gateway"), Some(EngineId::GATEWAY));
         let e = "olama".parse::<EngineId>().unwrap_err();
         assert!(e.to_string().contains("ollama, lmstudio, llamacpp"), "{e}");
     }

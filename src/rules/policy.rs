@@ -85,7 +85,7 @@ impl Selector {
     pub fn new(policy: Policy) -> Self {
         Self {
             policy,
-            tracks: EngineId::all().map(|_| FxHashMap::default()).collect(),
+            tracks: EngineId::facades().map(|_| FxHashMap::default()).collect(),
             scratch: Vec::new(),
         }
     }

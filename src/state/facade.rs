@@ -419,7 +419,7 @@ impl FacadeState {
         self.built_from.store(generation, Ordering::Relaxed);
         let backend = inner.usable_backend();
         let view = View::build(&Sources {
-            naming: self.engine.spec().naming,
+            engine: self.engine,
             relayed: &inner.relayed,
             manual: &inner.manual,
             pool: &inner.pool,

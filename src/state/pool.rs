@@ -29,6 +29,7 @@ use crate::store::pool::{Admission, KeyRing, Left, PoolStore, StoreDown, Taken, 
 use crate::wire::pool::PoolStatus;
 
 use super::fleet::{Answer, Fleet, node_status};
+use super::facade::FacadeState;
 use super::shared::Shared;
 
 /// Changes come in bursts: so long they are gathered.
@@ -249,9 +250,15 @@ impl<S: PoolStore + 'static> Pool<S> {
                 })
                 .collect()
         };
-        for facade in shared.facades() {
-            let engine = PoolEngine::of(facade.engine());
-            let own = nodes.iter().filter(|(e, _)| Some(*e) == engine);
+        let sources = shared.sources();
+        let of = |facade: &FacadeState| PoolEngine::of(facade.engine());
+        for facade in &sources {
+            let is_own = |engine: &PoolEngine| match of(facade) {
+                Some(own) => own == *engine,
+                // The gateway: whoever has no place of its own.
+                None => !sources.iter().any(|f| of(f) == Some(*engine)),
+            };
+            let own = nodes.iter().filter(|(engine, _)| is_own(engine));
             facade.set_pool(own.map(|(_, n)| n.clone()).collect());
         }
     }

@@ -47,8 +47,10 @@ pub struct Shared {
     pool: OnceLock<Arc<PoolDesk>>,
     /// Who gives places on its nodes.
     admissions: OnceLock<Arc<dyn Admissions>>,
-    /// Enabled facades, one slot an engine.
-    facades: RwLock<Vec<Option<Arc<FacadeState>>>>,
+    /// Enabled facades, one slot each.
+    facades: Slots,
+    /// What is known of each engine, whether it has a facade or not: where the gateway looks.
+    known: Slots,
     replays: OnceLock<Arc<dyn Replays>>,
 }
 
@@ -61,7 +63,7 @@ impl Shared {
         scheduler: Scheduler,
     ) -> Self {
         let workloads = Arc::new(Workloads::new(info.run_id.clone(), events.clone()));
-        let facades = RwLock::new(EngineId::all().map(|_| None).collect());
+        let slots = || RwLock::new(EngineId::facades().map(|_| None).collect());
         Self {
             info,
             settings: Live::new(settings),
@@ -70,7 +72,8 @@ impl Shared {
             workloads,
             pool: OnceLock::new(),
             admissions: OnceLock::new(),
-            facades,
+            facades: slots(),
+            known: slots(),
             replays: OnceLock::new(),
         }
     }
@@ -99,27 +102,41 @@ impl Shared {
 
     /// The facade of an engine, if enabled.
     pub fn facade(&self, engine: EngineId) -> Option<Arc<FacadeState>> {
-        let facades = self.facades.read().unwrap_or_else(PoisonError::into_inner);
-        facades[engine.index()].clone()
+        read(&self.facades)[engine.index()].clone()
     }
 
     /// Enabled facades, in table order.
     pub fn facades(&self) -> Vec<Arc<FacadeState>> {
-        let facades = self.facades.read().unwrap_or_else(PoisonError::into_inner);
-        facades.iter().flatten().cloned().collect()
+        read(&self.facades).iter().flatten().cloned().collect()
     }
 
     /// Publishes a facade.
     pub fn publish(&self, facade: Arc<FacadeState>) {
-        let slot = facade.engine().index();
-        let mut facades = self.facades.write().unwrap_or_else(PoisonError::into_inner);
-        facades[slot] = Some(facade);
+        self.remember(facade.clone());
+        set(&self.facades, facade.engine(), Some(facade));
     }
 
-    /// Withdraws a facade.
+    /// Withdraws a facade; what is known of its engine stays.
     pub fn withdraw(&self, engine: EngineId) {
-        let mut facades = self.facades.write().unwrap_or_else(PoisonError::into_inner);
-        facades[engine.index()] = None;
+        set(&self.facades, engine, None);
+    }
+
+    /// What is known of an engine, for the gateway; its facade may come later or never.
+    pub fn remember(&self, state: Arc<FacadeState>) {
+        set(&self.known, state.engine(), Some(state));
+    }
+
+    /// What is known of an engine.
+    pub fn known(&self, engine: EngineId) -> Option<Arc<FacadeState>> {
+        read(&self.known)[engine.index()].clone()
+    }
+
+    /// Whose nodes requests go to: of engines that have a facade, and of all where the gateway is.
+    pub fn sources(&self) -> Vec<Arc<FacadeState>> {
+        match self.facade(EngineId::GATEWAY) {
+            None => self.facades(),
+            Some(_) => read(&self.known).iter().flatten().cloned().collect(),
+        }
     }
 
     fn facade_status(&self, f: &FacadeState) -> FacadeStatus {
@@ -206,6 +223,18 @@ impl Shared {
     }
 }
 
+/// One slot for whatever may have a facade.
+type Slots = RwLock<Vec<Option<Arc<FacadeState>>>>;
+
+fn read(slots: &Slots) -> std::sync::RwLockReadGuard<'_, Vec<Option<Arc<FacadeState>>>> {
+    slots.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn set(slots: &Slots, engine: EngineId, state: Option<Arc<FacadeState>>) {
+    let mut slots = slots.write().unwrap_or_else(PoisonError::into_inner);
+    slots[engine.index()] = state;
+}
+
 /// How a node is known, which is not how it is reached: the first engine that was named on this
 /// machine is reached as its local backend, and still was named.
 fn kind(node: &Node, reached: Option<&Kind>, is_manual: bool) -> NodeKind {
@@ -252,7 +281,9 @@ impl Queries for Shared {
             schema_version: SCHEMA_VERSION,
             daemon: self.info.clone(),
             facades: facades.iter().map(|f| self.facade_status(f)).collect(),
-            nodes: facades.iter().flat_map(|f| self.node_statuses(f)).collect(),
+            nodes: (self.sources().iter())
+                .flat_map(|f| self.node_statuses(f))
+                .collect(),
             scheduler: SchedulerStatus {
                 policy: self.scheduler.policy().as_str().to_owned(),
                 generation: generation.0,
@@ -277,8 +308,8 @@ impl Queries for Shared {
     }
 
     fn models(&self, engine: Option<EngineId>, loaded: bool) -> ModelList {
-        let facades = self.facades();
-        let wanted = facades
+        let sources = self.sources();
+        let wanted = sources
             .iter()
             .filter(|f| engine.is_none_or(|e| e == f.engine()));
         let models = wanted.flat_map(|f| self.facade_models(f, loaded)).collect();

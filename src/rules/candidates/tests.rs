@@ -74,7 +74,7 @@ struct Setup {
     aliases: Vec<(String, u16)>,
     backend: Option<(&'static str, u16)>,
     pins: Vec<&'static str>,
-    naming: Naming,
+    engine: EngineId,
 }
 
 impl Setup {
@@ -86,7 +86,7 @@ impl Setup {
             aliases: vec![],
             backend: None,
             pins: vec![],
-            naming: Naming::Exact,
+            engine: engine("lmstudio"),
         }
     }
 
@@ -108,7 +108,7 @@ impl Setup {
     fn view(&self) -> View {
         let board = std::cell::RefCell::new(Board::default());
         View::build(&Sources {
-            naming: self.naming,
+            engine: self.engine,
             relayed: &self.relayed,
             manual: &self.manual,
             pool: &self.pool,
@@ -120,6 +120,10 @@ impl Setup {
             seat: &|n| board.borrow_mut().seat(n),
         })
     }
+}
+
+fn engine(id: &str) -> EngineId {
+    EngineId::parse(id).unwrap()
 }
 
 fn ids(c: &[Candidate]) -> Vec<&str> {
@@ -142,7 +146,7 @@ fn candidates_own_the_model_and_come_by_id() {
 #[test]
 fn names_compare_as_the_engine_compares() {
     let mut s = Setup::new().manual(node("a", 1, &["llama3", "llama3:latest", ""]));
-    s.naming = Naming::ImpliedLatest;
+    s.engine = engine("ollama");
     let v = s.view();
     assert_eq!(ids(v.candidates(Some("llama3:latest"))), ["a"]);
     assert!(

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 
 use super::super::candidates::{Kind, Pooled, Target};
 use super::super::ids::Generation;
+use super::super::pool::record::PoolEngine;
 use super::*;
 
 /// A board, a policy, and the questions asked of both.
@@ -32,6 +33,8 @@ impl Desk {
         Candidate {
             target: Arc::new(Target {
                 node: id.into(),
+                facade: EngineId::parse("ollama").unwrap(),
+                runs: PoolEngine::Ollama,
                 seat: self.board.seat(&id.into()),
                 kind,
                 host: "127.0.0.1".into(),
@@ -48,6 +51,7 @@ impl Desk {
             warm,
             context: None,
             speed: None,
+            send_as: None,
         }
     }
 

@@ -44,6 +44,7 @@ pub fn node(record: &Record, elsewhere: u32, now_ms: u64, limits: &Limits) -> Op
         (model.clone(), speed)
     });
     let pooled = Pooled {
+        engine: Some(registration.engine),
         health: match now.state {
             PoolState::Suspect => Health::Suspect,
             _ => Health::Healthy,

@@ -42,7 +42,7 @@ fn view(nodes: &[(&str, &[&str], u32)]) -> View {
         .collect();
     let board = std::cell::RefCell::new(seated());
     View::build(&Sources {
-        naming: engine("ollama").spec().naming,
+        engine: engine("ollama"),
         relayed: &BTreeMap::new(),
         manual: &manual,
         pool: &BTreeMap::new(),
