@@ -262,7 +262,10 @@ pub fn resolve(flags: &Flags, config: &Config, env: Env) -> Result<Settings, Vec
 /// What is read and checked, and of which nothing comes yet: whoever wrote it shall know.
 fn without_effect(s: &Settings) -> Vec<String> {
     let parts = [
-        ("virtual_models", !s.virtual_models.is_empty() && s.gateway.is_none()),
+        (
+            "virtual_models",
+            !s.virtual_models.is_empty() && s.gateway.is_none(),
+        ),
         ("providers", !s.providers.is_empty()),
         ("telemetry", s.telemetry.is_some()),
         ("admin", s.admin.is_some()),

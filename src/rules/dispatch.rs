@@ -7,12 +7,13 @@
 //! is sent, never when candidates are looked up.
 //!
 //! Pool nodes may hold a request off before it is sent (product section 7): full, draining or resting
-//! owners are not absence, so that it waits for one without spending an attempt.
+//! owners are not absence, so that it waits for one without spending an attempt. Along the gateway's
+//! chain a round may be longer than the usual bound (product section 8).
 
 use std::time::Duration;
 
 use super::budget;
-use super::outcome::{Effort, Failure, is_retryable};
+use super::outcome::{Effort, Failure, is_refusal, is_retryable, passes_on};
 
 /// What the driver has to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +136,10 @@ pub struct Dispatch {
     effort: Effort,
     /// Dispatches that may be made; known for one-pass requests once candidates are.
     limit: u32,
+    /// Whether a round may go down all of a chain, however long.
+    chain: bool,
+    /// Since when anybody that rests may take a request again, if that is known.
+    rests_until: Option<Duration>,
     dispatched: u32,
     /// Candidates of this round, and the next one to try.
     round: usize,
@@ -142,6 +147,8 @@ pub struct Dispatch {
     /// Every attempt of this round so far, and of the whole round before, ended in 501.
     unsupported_now: bool,
     unsupported_before: bool,
+    /// Every attempt of this round so far ended in a refusal of account or model.
+    refused_now: bool,
     /// What held the request off in this round, if anything did.
     held: Option<Withheld>,
     /// Rounds in which nothing was sent: they lengthen the wait as dispatches do.
@@ -156,16 +163,32 @@ impl Dispatch {
         let new = Self {
             effort,
             limit: budget::MAX_DISPATCHES,
+            chain: false,
+            rests_until: None,
             dispatched: 0,
             round: 0,
             next: 0,
             unsupported_now: true,
             unsupported_before: false,
+            refused_now: true,
             held: None,
             idle: 0,
             before: 0,
         };
         (new, Action::Resolve)
+    }
+
+    /// An inference request of the gateway: every target of its chain may be tried, if there are more
+    /// than the usual bound.
+    pub fn along_chain() -> (Self, Action) {
+        let (new, first) = Self::new(Effort::Budget);
+        (Self { chain: true, ..new }, first)
+    }
+
+    /// Nobody that rests takes a request before this moment. A request that would not live to see it
+    /// is told at once.
+    pub fn nobody_before(&mut self, moment: Option<Duration>) {
+        self.rests_until = moment;
     }
 
     /// Dispatches made so far.
@@ -199,6 +222,20 @@ impl Dispatch {
         }
     }
 
+    /// The same where the answer is a provider's. When each target of a round refused account or
+    /// model the last refusal is the answer: asking again would change nothing.
+    pub fn judge_provider(&self, status: u16) -> Verdict {
+        let settled = is_refusal(status)
+            && self.refused_now
+            && self.held.is_none()
+            && self.next >= self.round;
+        if settled || self.is_last() || !passes_on(status) {
+            Verdict::Answer
+        } else {
+            Verdict::Retry
+        }
+    }
+
     fn resolved(&mut self, candidates: usize, held: bool, now: Duration, roll: f64) -> Action {
         self.round = candidates;
         self.next = 0;
@@ -206,15 +243,21 @@ impl Dispatch {
         self.before = self.dispatched;
         if self.effort == Effort::OnePass {
             self.limit = candidates as u32;
+        } else if self.chain {
+            self.limit = self.limit.max(candidates as u32);
         }
         if candidates == 0 {
+            let never = |moment| moment >= budget::JOB_DEADLINE;
+            if held && self.rests_until.is_some_and(never) {
+                return Action::Answer(Answer::Exhausted(Exhausted::Busy));
+            }
             if self.dispatched == 0 && !held {
                 return Action::Answer(Answer::NoCandidate);
             }
             // An owner existed within this request's life, so one may come back.
             return self.between(now).unwrap_or_else(|| self.wait(now, roll));
         }
-        self.unsupported_now = true;
+        (self.unsupported_now, self.refused_now) = (true, true);
         self.send_next(now, roll)
     }
 
@@ -222,6 +265,7 @@ impl Dispatch {
         if failure != Failure::Status(501) {
             self.unsupported_now = false;
         }
+        self.refused_now &= failure.status().is_some_and(is_refusal);
         if self.is_last() {
             return Action::Answer(Answer::Attempt(failure));
         }

@@ -7,6 +7,8 @@
 //! another name than we did. Depth is a bit a level on the heap, because any local client may send
 //! millions of brackets, and strings are skipped in blocks, because prompts are nearly all of a body.
 
+use std::ops::Range;
+
 /// A longer model name than this is no model's name.
 const NAME_LIMIT: usize = 4096;
 /// One character of a decoded string takes at most six bytes as an escape.
@@ -43,6 +45,10 @@ pub struct ModelScan {
     /// `raw` is incomplete because the string is too long to be of use.
     overlong: bool,
     found: Found,
+    /// Bytes of earlier pieces.
+    before: u64,
+    /// Where the last string that may be the name begins and ends, quotes included.
+    place: Range<u64>,
 }
 
 /// What the next byte belongs to. One byte large: it is read and written with every token.
@@ -165,6 +171,8 @@ impl ModelScan {
             raw: Vec::new(),
             overlong: false,
             found: Found::Nothing,
+            before: 0,
+            place: 0..0,
         }
     }
 
@@ -174,7 +182,13 @@ impl ModelScan {
         let mut state = self.state;
         while at < piece.len() {
             (state, at) = match state {
-                State::Text => self.text(piece, at),
+                State::Text => {
+                    let (next, end) = self.text(piece, at);
+                    if next == State::After && self.role == Role::Model {
+                        self.place.end = self.before + end as u64;
+                    }
+                    (next, end)
+                },
                 State::Number(num) => number(num, !self.nest.in_object(), piece, at),
                 State::Mark | State::Escape | State::Hex | State::Literal => {
                     self.within(state, piece[at], at)
@@ -189,11 +203,16 @@ impl ModelScan {
                 | State::After => {
                     at = skip_blanks(piece, at);
                     let Some(&byte) = piece.get(at) else { break };
-                    (self.token(state, byte), at + 1)
+                    let next = self.token(state, byte);
+                    if next == State::Text && self.role == Role::Model {
+                        self.place.start = self.before + at as u64;
+                    }
+                    (next, at + 1)
                 },
             };
         }
         self.state = state;
+        self.before += piece.len() as u64;
     }
 
     /// The model as it was written, untrimmed, once the whole body was pushed.
@@ -201,8 +220,15 @@ impl ModelScan {
     /// The last `model` wins whatever its case; `null` counts as absent. `None` is every way of not
     /// having one: none, blank, too long, not a string, or a body that is not one JSON object.
     pub fn finish(self) -> Option<String> {
+        self.finish_in_place().map(|(name, _)| name)
+    }
+
+    /// The same, and which bytes of the body it is, quotes included.
+    pub fn finish_in_place(self) -> Option<(String, Range<u64>)> {
         match (self.state, self.nest.depth, self.found) {
-            (State::After, 0, Found::Name(name)) if !name.trim().is_empty() => Some(name),
+            (State::After, 0, Found::Name(name)) if !name.trim().is_empty() => {
+                Some((name, self.place))
+            },
             _ => None,
         }
     }

@@ -28,8 +28,8 @@ use crate::rules::pool::record::{Beat, LeaseId, PoolEngine, Record, Registration
 use crate::store::pool::{Admission, KeyRing, Left, PoolStore, StoreDown, Taken, Version};
 use crate::wire::pool::PoolStatus;
 
-use super::fleet::{Answer, Fleet, node_status};
 use super::facade::FacadeState;
+use super::fleet::{Answer, Fleet, node_status};
 use super::shared::Shared;
 
 /// Changes come in bursts: so long they are gathered.

@@ -23,6 +23,71 @@ fn start(candidates: usize) -> (Dispatch, Action) {
     (d, a)
 }
 
+fn found(candidates: usize, held: bool) -> Event {
+    Event::Resolved { candidates, held }
+}
+
+#[test]
+fn a_round_goes_down_all_of_a_chain_that_is_longer_than_the_bound() {
+    let (mut d, _) = Dispatch::along_chain();
+    let mut a = d.on(found(8, false), Duration::ZERO, ROLL);
+    for n in 0..8 {
+        let last = n == 7;
+        assert_eq!(a, Action::Send { candidate: n, last });
+        a = d.on(refused(), S, ROLL);
+    }
+    let failed = Answer::Attempt(Failure::Status(503));
+    assert_eq!(a, Action::Answer(failed));
+    // A short one keeps the bound.
+    let (mut d, _) = Dispatch::along_chain();
+    let _ = d.on(found(2, false), Duration::ZERO, ROLL);
+    let _ = d.on(refused(), S, ROLL);
+    assert!(matches!(d.on(refused(), S, ROLL), Action::Wait(_)));
+    assert_eq!(d.dispatched(), 2);
+}
+
+#[test]
+fn a_chain_of_which_every_target_refuses_the_account_is_answered_in_one_round() {
+    let (mut d, _) = Dispatch::along_chain();
+    let _ = d.on(found(2, false), Duration::ZERO, ROLL);
+    assert_eq!(
+        d.judge_provider(401),
+        Verdict::Retry,
+        "there is another one"
+    );
+    let _ = d.on(Event::Failed(Failure::Status(401)), S, ROLL);
+    assert_eq!(d.judge_provider(404), Verdict::Answer);
+    assert_eq!(
+        d.judge_provider(429),
+        Verdict::Retry,
+        "it may go well later"
+    );
+    assert_eq!(d.judge_provider(400), Verdict::Answer);
+    // One that failed otherwise may be better in the next round.
+    let (mut d, _) = Dispatch::along_chain();
+    let _ = d.on(found(2, false), Duration::ZERO, ROLL);
+    let _ = d.on(refused(), S, ROLL);
+    assert_eq!(d.judge_provider(401), Verdict::Retry);
+    // And so may one that rests.
+    let (mut d, _) = Dispatch::along_chain();
+    let _ = d.on(found(1, true), Duration::ZERO, ROLL);
+    assert_eq!(d.judge_provider(401), Verdict::Retry);
+}
+
+#[test]
+fn a_request_that_would_not_live_to_see_the_end_of_a_rest_is_told_at_once() {
+    let busy = Action::Answer(Answer::Exhausted(Exhausted::Busy));
+    for (rest, want) in [(599, None), (600, Some(busy)), (9_000, Some(busy))] {
+        let (mut d, _) = Dispatch::along_chain();
+        d.nobody_before(Some(S * rest));
+        let a = d.on(found(0, true), Duration::ZERO, ROLL);
+        match want {
+            Some(want) => assert_eq!(a, want, "{rest}"),
+            None => assert!(matches!(a, Action::Wait(_)), "{rest}"),
+        }
+    }
+}
+
 #[test]
 fn no_owner_at_admission_is_a_502_at_once() {
     assert_eq!(start(0).1, Action::Answer(Answer::NoCandidate));
