@@ -146,7 +146,7 @@ With --json: {schema_version, engine, pin} where pin is the node's id, or null f
 #[command(after_help = SELECT_EXAMPLES)]
 pub struct SelectArgs {
     /// Engine of the facade
-    #[arg(value_parser = facade_parser())]
+    #[arg(value_parser = engine_parser())]
     pub engine: EngineId,
     /// Node, by id or by a name that only one node has
     #[arg(required_unless_present = "auto", conflicts_with = "auto")]

@@ -57,12 +57,15 @@ pub fn keys(old: &Settings, new: &Settings) -> Changed {
             "response_headers",
             old.response_headers == new.response_headers,
         ),
-        top("engines", old.engines == new.engines),
+        top("engines", facades(old, false) == facades(new, false)),
         top("nodes", old.nodes == new.nodes),
         log("level", "log.level", old.log_level == new.log_level),
         log("format", "log.format", old.log_format == new.log_format),
         top("pool", old.pool == new.pool),
-        top("gateway", old.gateway == new.gateway),
+        top(
+            "gateway",
+            old.gateway == new.gateway && facades(old, true) == facades(new, true),
+        ),
         top("providers", old.providers == new.providers),
         top("virtual_models", old.virtual_models == new.virtual_models),
         top("telemetry", old.telemetry == new.telemetry),
@@ -80,6 +83,12 @@ pub fn keys(old: &Settings, new: &Settings) -> Changed {
         changed.restart.push("engines.*.tls_cert".to_owned());
     }
     changed
+}
+
+/// The engines' facades, or the gateway's.
+fn facades(settings: &Settings, gateway: bool) -> Vec<&EngineSetting> {
+    let all = settings.engines.iter();
+    all.filter(|e| e.engine.is_gateway() == gateway).collect()
 }
 
 /// How one list of named nodes becomes another. A node is known by its engine and place.
@@ -200,14 +209,14 @@ mod tests {
             (NODES, "nodes", ""),
             ("[log]\nlevel = \"warn\"", "log.level", ""),
             ("[log]\nformat = \"json\"", "", "log.format"),
-            ("[pool]\n", "", "pool gateway"),
-            ("[gateway]\n", "", "gateway"),
+            ("[pool]\n", "gateway", "pool"),
+            ("[gateway]\n", "gateway", ""),
             (
                 "[[providers]]\nname = \"p\"\nbase_url = \"https://p\"",
                 "",
                 "providers",
             ),
-            ("[virtual_models]\nv = [\"ollama/m\"]", "", "virtual_models"),
+            ("[virtual_models]\nv = [\"ollama/m\"]", "virtual_models", ""),
             ("[telemetry]\n", "", "telemetry"),
             ("[admin]\n", "", "admin"),
             (

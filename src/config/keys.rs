@@ -197,7 +197,7 @@ pub const TOP: Section = Section {
             "",
             "The pool of nodes that register themselves; with this table it runs.",
         ),
-        fixed(
+        live(
             "gateway",
             Shape::Table(&GATEWAY),
             "",
@@ -209,7 +209,7 @@ pub const TOP: Section = Section {
             "",
             "OpenAI-compatible services that the gateway falls back to.",
         ),
-        fixed(
+        live(
             "virtual_models",
             Shape::Lists,
             "",

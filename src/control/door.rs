@@ -212,6 +212,8 @@ impl Method {
         if self.1 == Scope::Facade {
             match address.or(named) {
                 None => return Err(CommandError::no_facade("")),
+                // Nodes are the engines', and the gateway uses those of all.
+                Some(_) if self.0.starts_with("nodes/") && enabled(EngineId::GATEWAY) => {},
                 Some(engine) if !enabled(engine) => {
                     return Err(CommandError::no_facade(engine.as_str()));
                 },

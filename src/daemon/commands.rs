@@ -358,6 +358,9 @@ impl Executor {
     }
 
     fn select(&self, engine: EngineId, node: Option<NodeId>, r: Responder<()>) {
+        if engine.is_gateway() {
+            return r.answer(Err(no_nodes_of_its_own()));
+        }
         let facade = match self.facade(engine) {
             Ok(facade) => facade,
             Err(e) => return r.answer(Err(e)),
@@ -414,8 +417,12 @@ impl Executor {
     /// Hands a node to whoever keeps them; where nobody does, it is a manual node as it stands.
     fn add_node(&mut self, node: Box<NewNode>, r: Responder<NodeAdded>) {
         let engine = node.setting.engine;
+        if engine.is_gateway() {
+            return r.answer(Err(no_nodes_of_its_own()));
+        }
         if let Some(desk) = &self.desk {
-            if let Err(e) = self.facade(engine) {
+            let asked = self.context.shared.facade(EngineId::GATEWAY).is_some();
+            if let (Err(e), false) = (self.facade(engine), asked) {
                 return r.answer(Err(e));
             }
             return leave(desk, NodeAsk::Add(node, r));
@@ -528,6 +535,9 @@ impl Executor {
     }
 
     fn facade_or_early(&mut self, engine: EngineId) -> Result<Arc<FacadeState>, CommandError> {
+        if engine.is_gateway() {
+            return Err(no_nodes_of_its_own());
+        }
         match (self.facade(engine), &mut self.early) {
             (Err(_), Some(early)) => {
                 let surroundings = &self.surroundings;
@@ -569,6 +579,13 @@ impl Executor {
     fn emit(&self, notice: Notice) {
         self.context.shared.events.emit(&notice);
     }
+}
+
+fn no_nodes_of_its_own() -> CommandError {
+    CommandError::params(
+        "the gateway has no nodes of its own: say which engine it is, or name a chain of targets in \
+         [virtual_models]",
+    )
 }
 
 /// Leaves a request for the keeper of the nodes, who answers it.

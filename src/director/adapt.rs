@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::Opener;
 use super::keeper::{Keeper, News};
+use super::{Opener, idle};
 use crate::config::change;
 use crate::config::settings::Settings;
 use crate::rules::engine::EngineId;
@@ -75,9 +75,14 @@ pub(super) async fn run(
 async fn adapt(keeper: &mut Keeper, opener: &mut Opener, new: Arc<Settings>) -> Vec<String> {
     let old = std::mem::replace(&mut opener.settings, new.clone());
     let engines = change::engines(&old.engines, &new.engines);
+    let wanted: Vec<_> = new.engines.iter().map(|e| e.engine).collect();
     let mut told = Vec::new();
+    for engine in idle(&wanted) {
+        if !keeper.rests(engine) {
+            keeper.leave(engine);
+        }
+    }
     for engine in engines.off {
-        keeper.leave(engine);
         let commands = &opener.commands;
         if let Err(e) = commands.call(|r| Command::Disable(engine, r)).await {
             told.push(line(engine, &e.message));
@@ -89,9 +94,19 @@ async fn adapt(keeper: &mut Keeper, opener: &mut Opener, new: Arc<Settings>) -> 
         let moved = engines.moved.contains(setting);
         if !opener.queries.is_enabled(engine) {
             // New, or it could not be opened before.
-            keeper.enter(engine).await;
+            for engine in asked_by(engine)
+                .filter(|e| keeper.rests(*e))
+                .collect::<Vec<_>>()
+            {
+                keeper.enter(engine).await;
+            }
             if let Err(reason) = opener.open(*setting, &keeper.own_ports(engine)).await {
-                keeper.leave(engine);
+                let up: Vec<_> = (wanted.iter().copied())
+                    .filter(|e| opener.queries.is_enabled(*e))
+                    .collect();
+                for engine in asked_by(engine).filter(|e| idle(&up).contains(e)) {
+                    keeper.leave(engine);
+                }
                 told.push(line(engine, &reason));
             }
         } else if moved && let Err(reason) = opener.moved(*setting).await {
@@ -100,6 +115,11 @@ async fn adapt(keeper: &mut Keeper, opener: &mut Opener, new: Arc<Settings>) -> 
     }
     keeper.tell_all().await;
     told
+}
+
+/// The engines whose nodes a facade needs.
+fn asked_by(facade: EngineId) -> impl Iterator<Item = EngineId> {
+    EngineId::all().filter(move |e| facade.is_gateway() || *e == facade)
 }
 
 fn line(engine: EngineId, reason: &str) -> String {

@@ -210,16 +210,20 @@ impl Keeper {
 
     /// The ids of an engine's nodes.
     pub fn ids(&self, engine: EngineId) -> Vec<NodeId> {
-        let of = self.active().filter(|n| n.target.engine == engine);
-        of.map(|n| n.id.clone()).collect()
+        let mut ids: Vec<NodeId> = Vec::new();
+        for node in self.of(engine) {
+            // Two engines of one machine are one node.
+            if !ids.contains(&node.id) {
+                ids.push(node.id.clone());
+            }
+        }
+        ids
     }
 
     /// A model of this engine that can be asked for.
     pub fn example(&self, engine: EngineId) -> Option<String> {
-        let of = self
-            .active()
-            .filter(|n| n.target.engine == engine && n.standing.is_up());
-        plan::common_model(of.map(Kept::models))
+        let up = self.of(engine).filter(|n| n.standing.is_up());
+        plan::common_model(up.map(Kept::models))
     }
 
     /// The ports of this machine on which this engine itself was found.
@@ -267,6 +271,13 @@ impl Keeper {
     pub async fn announce(&mut self, i: usize) {
         self.tell(i).await;
         self.nodes[i].report(self.asks.book.is_saved());
+    }
+
+    /// The nodes that a facade's requests go to.
+    fn of(&self, facade: EngineId) -> impl Iterator<Item = &Kept> {
+        let all = facade.is_gateway();
+        self.active()
+            .filter(move |n| all || n.target.engine == facade)
     }
 
     fn active(&self) -> impl Iterator<Item = &Kept> {

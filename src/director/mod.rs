@@ -126,7 +126,7 @@ pub async fn start(
         &places,
         asks,
     );
-    for engine in EngineId::all().filter(|e| !wanted.contains(e)) {
+    for engine in idle(&wanted) {
         keeper.leave(engine);
     }
     keeper.first_round().await;
@@ -150,7 +150,7 @@ pub async fn start(
         }
     }
     let engines: Vec<_> = up.iter().map(|(engine, ..)| *engine).collect();
-    keeper.keep_only(&engines).await;
+    keeper.rest(idle(&engines)).await;
     if up.is_empty() {
         return Err(StartError(down));
     }
@@ -175,6 +175,14 @@ pub async fn start(
     })
 }
 
+/// Engines whose nodes nobody asks, given the facades: the gateway asks those of all.
+fn idle(facades: &[EngineId]) -> Vec<EngineId> {
+    if facades.contains(&EngineId::GATEWAY) {
+        return Vec::new();
+    }
+    EngineId::all().filter(|e| !facades.contains(e)).collect()
+}
+
 fn aliases(facades: &[FacadeStatus], engine: EngineId) -> Vec<String> {
     let facade = facades.iter().find(|f| f.engine == engine);
     facade.map_or_else(Vec::new, |f| f.aliases.clone())
@@ -190,7 +198,7 @@ fn warnings(
     let idle = named
         .iter()
         .chain(added)
-        .filter(|n| !wanted.contains(&n.engine))
+        .filter(|n| idle(wanted).contains(&n.engine))
         .map(|n| {
             format!(
                 "node {} is not used: the {} facade is off",

@@ -239,10 +239,13 @@ pub fn row(
 ) -> Row {
     let spec = engine.spec();
     let start = spec.port_beside(port);
-    let hint = format!(
-        "start {} on {start}, or add --node {engine}=URL",
-        spec.display
-    );
+    let hint = match engine.is_gateway() {
+        true => "start an engine, or add a node or a provider".to_owned(),
+        false => format!(
+            "start {} on {start}, or add --node {engine}=URL",
+            spec.display
+        ),
+    };
     Row {
         engine,
         port,

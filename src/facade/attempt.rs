@@ -53,7 +53,7 @@ pub async fn run(
 ) -> Result<(Committed, Commit), Lost> {
     let (facade, fate) = (round.report.facade(), Fate::default());
     let work = answer(&facade.context.upstreams, target, request, round, &fate);
-    watched(facade, &target.node, &fate, work).await
+    watched(facade, target, &fate, work).await
 }
 
 /// Runs an attempt beside the watcher of its node. The attempt claims its commit itself, before it
@@ -63,15 +63,17 @@ pub async fn run(
 /// The attempt's own, or the node left discovery before it committed.
 pub async fn watched<T>(
     facade: &Facade,
-    node: &NodeId,
+    target: &Target,
     fate: &Fate,
     attempt: impl Future<Output = Result<T, Lost>>,
 ) -> Result<T, Lost> {
-    let mut changes = facade.state.changes();
+    let Some(mut changes) = facade.changes(target) else {
+        return Err(Failure::TargetGone.into());
+    };
     tokio::select! {
         biased;
         result = attempt => result,
-        () = abandoned(&mut changes, node, fate) => Err(Failure::TargetGone.into()),
+        () = abandoned(&mut changes, &target.node, fate) => Err(Failure::TargetGone.into()),
     }
 }
 

@@ -5,6 +5,7 @@
 //! Leaves to others: attempts and candidates (`round`), one attempt (`attempt`), who asks all nodes
 //! (`inventory`, `preflight`).
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,8 +15,9 @@ use hyper::body::Incoming;
 
 use crate::net::body::{Buffered, Collected, Oversized, RequestBody, collect};
 use crate::net::headers;
-use crate::rules::candidates::Target;
+use crate::rules::candidates::{Candidate, Target};
 use crate::rules::demand;
+use crate::rules::form;
 use crate::rules::model_scan::ModelScan;
 use crate::rules::outcome::Effort;
 use crate::rules::usage::{Tap, TapKind};
@@ -50,6 +52,15 @@ struct Exchange {
     head: request::Parts,
     upgrade: Option<upgrade::Client>,
     body: Outgoing,
+    /// Where the model's name stands in the body, where another may have to be put.
+    name: Option<NamePlace>,
+}
+
+/// A name's place in a body, and how a name is written there.
+struct NamePlace {
+    place: Range<u64>,
+    /// As a form's field, else as a string of JSON.
+    plain: bool,
 }
 
 /// Serves an inference request: body within the limit, model found, retried within the budget.
@@ -64,9 +75,18 @@ pub async fn inference(
     let mut scan = ModelScan::new();
     match collect(body, limit, |piece| scan.push(piece)).await {
         Collected::Whole(body) => {
-            let model = scan.finish().map(|name| Model { name, path });
+            let found = match form_boundary(&report, &head) {
+                Some(boundary) => named(form::scan(&body.whole(), boundary), true),
+                None => named(scan.finish_in_place(), false),
+            };
+            let (name, place) = found.unzip();
+            let model = name.map(|name| Model { name, path });
+            if model.is_none() && report.facade().state.engine().is_gateway() {
+                return nameless(report);
+            }
             let (len, body) = (body.len(), Outgoing::Replay(body));
-            let exchange = Exchange::boxed(head, None, body);
+            let mut exchange = Exchange::boxed(head, None, body);
+            exchange.name = place;
             let (round, first) = Round::new(report, Effort::Budget, model, len, false);
             exchange.run(Box::new(round), first).await
         },
@@ -105,10 +125,10 @@ impl Lane for Exchange {
     async fn attempt(
         &mut self,
         round: &mut Round,
-        target: &Arc<Target>,
+        to: &Candidate,
     ) -> Result<(Committed, Commit), Lost> {
-        let mut request = Some(self.request(target));
-        attempt::run(round, target, &mut request).await
+        let mut request = Some(self.request(to));
+        attempt::run(round, &to.target, &mut request).await
     }
 }
 
@@ -124,6 +144,7 @@ impl Exchange {
             head,
             upgrade,
             body,
+            name: None,
         })
     }
 
@@ -141,13 +162,27 @@ impl Exchange {
         }
     }
 
-    fn request(&mut self, target: &Target) -> Request<RequestBody> {
-        let mut request = Request::new(self.body.next());
+    fn request(&mut self, to: &Candidate) -> Request<RequestBody> {
+        let target = &to.target;
+        let renamed = (to.send_as.as_deref()).and_then(|name| self.renamed(name));
+        let mut request = Request::new(match &renamed {
+            Some(body) => RequestBody::replay(body),
+            None => self.body.next(),
+        });
         *request.method_mut() = self.head.method.clone();
         *request.uri_mut() = with_prefix(&target.prefix, &self.head.uri);
         *request.headers_mut() = self.head.headers.clone();
         *request.extensions_mut() = self.head.extensions.clone();
         let headers = request.headers_mut();
+        if let Some(body) = renamed {
+            // What was said of the other bytes is not true of these.
+            for name in DIGESTS {
+                headers.remove(name);
+            }
+            if headers.contains_key(header::CONTENT_LENGTH) {
+                headers.insert(header::CONTENT_LENGTH, body.len().into());
+            }
+        }
         headers.insert(header::HOST, target.host_header.clone());
         if let Some(bearer) = &target.bearer {
             headers.insert(header::AUTHORIZATION, bearer.clone());
@@ -156,6 +191,18 @@ impl Exchange {
             upgrade.ask(headers);
         }
         request
+    }
+
+    /// The body with another model's name in it.
+    fn renamed(&self, name: &str) -> Option<Arc<Buffered>> {
+        let (Outgoing::Replay(body), Some(at)) = (&self.body, &self.name) else {
+            return None;
+        };
+        let text = match at.plain {
+            true => name.to_owned(),
+            false => serde_json::Value::from(name).to_string(),
+        };
+        Some(Arc::new(body.with(&at.place, text.into())))
     }
 
     fn commit(
@@ -197,6 +244,28 @@ impl Exchange {
         let relay = Relay::new(held, body, connection, target, tap, report);
         Response::from_parts(head, Content::Relayed(Box::new(relay)))
     }
+}
+
+/// Headers that tell a body's bytes.
+const DIGESTS: [&str; 4] = ["content-digest", "repr-digest", "digest", "content-md5"];
+
+/// The boundary of a request's form. Engines' own facades take JSON alone.
+fn form_boundary<'a>(report: &Report, head: &'a request::Parts) -> Option<&'a str> {
+    let kind = head.headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    let is_gateway = report.facade().state.engine().is_gateway();
+    is_gateway.then(|| form::boundary(kind)).flatten()
+}
+
+fn named(found: Option<(String, Range<u64>)>, plain: bool) -> Option<(String, NamePlace)> {
+    found.map(|(name, place)| (name, NamePlace { place, plain }))
+}
+
+/// Without a model there is no chain to go along.
+fn nameless(mut report: Report) -> Response<Content> {
+    let text = "the request names no model: `model` is missing, empty or no text, or the body is no \
+                valid JSON object or form; GET /v1/models lists what there is";
+    let short = "the request names no model".to_owned();
+    own_error(&mut report, StatusCode::BAD_REQUEST, text, short)
 }
 
 fn too_large(mut report: Report, rest: Oversized, limit: u64, expects: bool) -> Response<Content> {

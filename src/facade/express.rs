@@ -29,7 +29,7 @@ use crate::net::h1::response::Head;
 use crate::net::sockets::{Answered, Exchange, READ, poll_read_into, put_chunk};
 use crate::net::stream::Stream;
 use crate::rules::budget::Cap;
-use crate::rules::candidates::Target;
+use crate::rules::candidates::{Candidate, Target};
 use crate::rules::demand;
 use crate::rules::dispatch::Verdict;
 use crate::rules::gate::{Gate, Verdict as Content};
@@ -168,6 +168,10 @@ impl Express {
     fn admitted(&self, plain: &Plain) -> Option<&'static str> {
         let path = plain.target.split('?').next().unwrap_or_default();
         let engine = self.facade.state.engine();
+        if engine.is_gateway() {
+            // It may have to write another model's name into the body.
+            return None;
+        }
         let class = classify(engine, &Method::POST, path, &HeaderMap::new());
         let Class::Inference { path } = class else {
             return None;
@@ -444,11 +448,11 @@ impl Lane for Plainly<'_> {
     async fn attempt(
         &mut self,
         round: &mut Round,
-        target: &Arc<Target>,
+        to: &Candidate,
     ) -> Result<(Begun, Commit), Lost> {
         let (facade, fate) = (round.report.facade(), Fate::default());
-        let work = self.exchange(round, target, &fate);
-        watched(facade, &target.node, &fate, work).await
+        let work = self.exchange(round, &to.target, &fate);
+        watched(facade, &to.target, &fate, work).await
     }
 }
 

@@ -36,6 +36,9 @@ enum Verdict<'a> {
 
 /// Every reachable node in the order a request would try them.
 pub fn everybody(facade: &Facade) -> Vec<Candidate> {
+    if facade.state.engine().is_gateway() {
+        return of_all_engines(facade);
+    }
     let routing = facade.routing();
     let mut all = routing.view.everybody().to_vec();
     let ask = policy::Ask {
@@ -48,6 +51,35 @@ pub fn everybody(facade: &Facade) -> Vec<Candidate> {
         drop_shared(&mut all);
     }
     all
+}
+
+/// The nodes of every engine, each address once.
+fn of_all_engines(facade: &Facade) -> Vec<Candidate> {
+    let mut all = Vec::new();
+    for source in facade.context.shared.sources() {
+        all.extend_from_slice(facade.routing_of(&source).view.everybody());
+    }
+    drop_shared(&mut all);
+    all
+}
+
+/// Answers the gateway's model list, which is in `body`, to a browser: what every engine lets this
+/// origin read, it may read together.
+pub async fn list_to_origin(
+    report: &mut Report,
+    request: &Request<Incoming>,
+    origin: HeaderValue,
+    body: Bytes,
+) -> Response<Content> {
+    let facade = report.facade().clone();
+    let candidates = everybody(&facade);
+    let question = question(request, "/v1/models");
+    let upstreams = &facade.context.upstreams;
+    let replies = fanout::ask(upstreams, &candidates, &question, usize::MAX).await;
+    match agreed(report, &replies, ListShape::OpenAi, Naming::Exact, origin) {
+        Ok((_, headers)) => listed(report, body, headers),
+        Err(refused) => *refused,
+    }
 }
 
 /// Answers a model list.
@@ -118,7 +150,6 @@ fn plain(
     merged(report, lists, shape, HeaderMap::new())
 }
 
-/// For a browser everybody who answered has to agree, and one live refusal is enough.
 fn for_origin(
     report: &mut Report,
     replies: &[Option<Reply>],
@@ -126,6 +157,20 @@ fn for_origin(
     naming: Naming,
     origin: HeaderValue,
 ) -> Response<Content> {
+    match agreed(report, replies, shape, naming, origin) {
+        Ok((lists, headers)) => merged(report, lists, shape, headers),
+        Err(refused) => *refused,
+    }
+}
+
+/// For a browser everybody who answered has to agree, and one live refusal is enough.
+fn agreed<'r>(
+    report: &mut Report,
+    replies: &'r [Option<Reply>],
+    shape: ListShape,
+    naming: Naming,
+    origin: HeaderValue,
+) -> Result<(Vec<Vec<Record<'r>>>, HeaderMap), Box<Response<Content>>> {
     let mut lists = Vec::new();
     let mut grants = Vec::new();
     let mut unusable = false;
@@ -135,7 +180,8 @@ fn for_origin(
             Verdict::Unavailable => continue,
             Verdict::Denied => {
                 let text = "an engine denied access to the model list";
-                return own_error(report, StatusCode::FORBIDDEN, text, text.to_owned());
+                let refused = own_error(report, StatusCode::FORBIDDEN, text, text.to_owned());
+                return Err(Box::new(refused));
             },
             Verdict::Unusable => unusable = true,
             Verdict::Valid(records) => lists.push(records),
@@ -147,15 +193,17 @@ fn for_origin(
         let status = StatusCode::BAD_GATEWAY;
         let mut response = own_error(report, status, UNAVAILABLE, UNAVAILABLE.to_owned());
         response.headers_mut().extend(agreed.unwrap_or_default());
-        return response;
+        return Err(Box::new(response));
     }
-    match agreed {
-        Ok(headers) => merged(report, lists, shape, headers),
-        Err(_) => {
-            let text = "engines do not all permit access to the model list";
-            own_error(report, StatusCode::FORBIDDEN, text, text.to_owned())
-        },
-    }
+    agreed.map(|headers| (lists, headers)).map_err(|_| {
+        let text = "engines do not all permit access to the model list";
+        Box::new(own_error(
+            report,
+            StatusCode::FORBIDDEN,
+            text,
+            text.to_owned(),
+        ))
+    })
 }
 
 fn judge<'a>(
@@ -203,6 +251,10 @@ fn merged(
         tracing::debug!(%engine, model, "nodes list different digests for one model");
     }
     let body = Bytes::from(models::render(shape, &merged.records));
+    listed(report, body, cors)
+}
+
+fn listed(report: &mut Report, body: Bytes, cors: HeaderMap) -> Response<Content> {
     let mut response = answers::json_response(StatusCode::OK, body);
     response.headers_mut().extend(cors);
     report.answered(StatusCode::OK.as_u16(), None);

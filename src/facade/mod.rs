@@ -11,6 +11,7 @@ mod attempt;
 mod exchange;
 mod express;
 mod fanout;
+mod gateway;
 mod ingress;
 mod inventory;
 mod preflight;
@@ -22,11 +23,14 @@ mod upgrade;
 
 use std::sync::Arc;
 
+use tokio::sync::watch;
+
 use crate::net::confirm;
 use crate::net::places::Places;
 use crate::net::sockets::Sockets;
 use crate::net::tls::Cluster;
 use crate::net::upstream::Upstreams;
+use crate::rules::candidates::Target;
 use crate::rules::engine::EngineId;
 use crate::rules::ids::NodeId;
 use crate::state::activity::Activity;
@@ -74,13 +78,45 @@ impl Facade {
     /// The routing of this moment, with the cluster as it is on disk now: a peer that left is no
     /// candidate from the very next request on.
     fn routing(&self) -> Arc<Routing> {
+        self.routing_of(&self.state)
+    }
+
+    /// The same of another facade's nodes.
+    fn routing_of(&self, state: &FacadeState) -> Arc<Routing> {
         if let Some(cluster) = &self.context.cluster {
             cluster.members().refresh();
-            if self.state.refresh() {
+            if state.refresh() {
                 self.context.upstreams.drop_unpinned();
             }
         }
-        self.state.routing()
+        state.routing()
+    }
+
+    /// Whether a target's node is still there, in the view of the facade that it is of.
+    fn knows(&self, target: &Target) -> bool {
+        match target.facade == self.state.engine() {
+            true => self.state.routing().knows(&target.node),
+            false => self.of(target).is_some_and(|f| f.knows(target)),
+        }
+    }
+
+    /// Wakes when the routing changes that a target is of. `None` if it is nobody's any more.
+    fn changes(&self, target: &Target) -> Option<watch::Receiver<Arc<Routing>>> {
+        match target.facade == self.state.engine() {
+            true => Some(self.state.changes()),
+            false => Some(self.of(target)?.state.changes()),
+        }
+    }
+
+    /// The facade whose node a target is: its own, or on the gateway an engine's. `None` if it is
+    /// nobody's any more.
+    fn of(&self, target: &Target) -> Option<Self> {
+        if target.facade == self.state.engine() {
+            return Some(self.clone());
+        }
+        let state = self.context.shared.known(target.facade)?;
+        let context = self.context.clone();
+        Some(Self { context, state })
     }
 
     /// A node could not be reached: another of its addresses may answer. The confirmation starts

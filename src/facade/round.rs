@@ -12,7 +12,7 @@ use http::{Response, StatusCode};
 
 use crate::net::answers;
 use crate::rules::budget::Cap;
-use crate::rules::candidates::{Candidate, Target, drop_shared};
+use crate::rules::candidates::{Candidate, Target};
 use crate::rules::dispatch::{Action, Answer, Dispatch, Event, Withheld};
 use crate::rules::gate::GateMode;
 use crate::rules::ids::{JobId, NodeId};
@@ -20,6 +20,7 @@ use crate::rules::nearest::nearest;
 use crate::rules::outcome::{Effort, Failure};
 use crate::rules::policy::Ask;
 use crate::rules::route::dialect;
+use crate::state::chain::{self, Wanted};
 use crate::state::fate::Commit;
 use crate::state::pool::Place;
 
@@ -72,7 +73,7 @@ pub trait Lane {
     fn attempt(
         &mut self,
         round: &mut Round,
-        target: &Arc<Target>,
+        to: &Candidate,
     ) -> impl Future<Output = Result<(Self::Committed, Commit), Lost>> + Send;
 }
 
@@ -92,6 +93,8 @@ pub struct Round {
     /// Its body can be sent once only.
     once: bool,
     candidates: Vec<Candidate>,
+    /// Where each link's candidates end.
+    ends: Vec<usize>,
 }
 
 impl Round {
@@ -103,8 +106,11 @@ impl Round {
         body_bytes: u64,
         once: bool,
     ) -> (Self, Action) {
-        let (machine, first) = Dispatch::new(effort);
-        let candidates = Vec::new();
+        let is_chain = report.facade().state.engine().is_gateway() && effort == Effort::Budget;
+        let (machine, first) = match is_chain {
+            true => Dispatch::along_chain(),
+            false => Dispatch::new(effort),
+        };
         let new = Self {
             report,
             machine,
@@ -113,7 +119,8 @@ impl Round {
             body_bytes,
             demand: None,
             once,
-            candidates,
+            candidates: Vec::new(),
+            ends: Vec::new(),
         };
         (new, first)
     }
@@ -133,11 +140,11 @@ impl Round {
                         action = self.step(Event::Held(why));
                         continue;
                     }
-                    let target = self.place(candidate, last);
-                    match lane.attempt(self, &target).await {
-                        Ok((committed, claimed)) => return Ok((target, committed, claimed)),
+                    let to = self.place(candidate, last);
+                    match lane.attempt(self, &to).await {
+                        Ok((committed, claimed)) => return Ok((to.target, committed, claimed)),
                         Err(lost) => {
-                            self.lost(&target, &lost, last);
+                            self.lost(&to.target, &lost, last);
                             Event::Failed(lost.failure)
                         },
                     }
@@ -160,7 +167,9 @@ impl Round {
 
     /// A pool node takes a request under a lease only.
     async fn hold(&mut self, candidate: usize) -> Result<(), Withheld> {
-        let target = &self.candidates[candidate].target;
+        let Candidate {
+            target, send_as, ..
+        } = &self.candidates[candidate];
         if target.pooled().is_none() {
             return Ok(());
         }
@@ -168,10 +177,11 @@ impl Round {
         let run = shared.workloads.run_id();
         let engine = self.report.facade().state.engine();
         let (id, attempt) = (self.report.id(), self.machine.dispatched());
-        let (model, naming) = (self.model.as_ref(), engine.spec().naming);
+        let model = send_as.as_deref().or(self.model.as_ref().map(|m| &*m.name));
+        let naming = target.facade.spec().naming;
         let place = Place {
             node: target.node.clone(),
-            model: model.map(|m| naming.normalize(&m.name).into_owned()),
+            model: model.map(|m| naming.normalize(m).into_owned()),
             lease: format!("{run}/{engine}/{id}/{attempt}").into(),
             slots: target.slots,
         };
@@ -198,58 +208,48 @@ impl Round {
     /// Looks the candidates up as they are now, and counts the request on the chosen one.
     fn resolve<L: Lane>(&mut self, lane: &L) -> Result<Event, Answer> {
         let facade = self.report.facade().clone();
-        let naming = facade.state.engine().spec().naming;
-        let model = self.model.as_ref().map(|m| naming.normalize(&m.name));
-        let routing = facade.routing();
-        self.candidates.clear();
-        self.candidates
-            .extend_from_slice(routing.view.candidates(model.as_deref()));
-        let resting = model
-            .as_deref()
-            .map_or(&[][..], |m| routing.view.resting(m));
-        if let Some(too_long) = fit(&mut self.candidates, &mut self.demand, lane)
-            && resting.is_empty()
-        {
+        let shared = &facade.context.shared;
+        let settings = self.report.settings().clone();
+        let known = &mut self.demand;
+        let mut claim = self.model.is_some().then_some(&mut self.report.claim);
+        let wanted = Wanted {
+            model: self.model.as_ref().map(|m| &*m.name),
+            path: self.model.as_ref().map_or("", |m| m.path),
+            virtuals: &settings.virtual_models,
+            demand: &mut || *known.get_or_insert_with(|| lane.demand()),
+            routing: &|state| facade.routing_of(state),
+            order: &mut |ask, candidates, first| {
+                let claim = claim.as_deref_mut().filter(|_| first);
+                shared.scheduler.order(ask, candidates, claim)
+            },
+        };
+        let found = chain::find(shared, &facade.state, wanted);
+        if let Some(too_long) = found.too_long.filter(|_| found.candidates.is_empty()) {
             return Err(too_long);
         }
-        let claim = self.model.is_some().then_some(&mut self.report.claim);
-        let ask = Ask {
-            engine: facade.state.engine(),
-            model: model.as_deref().unwrap_or_default(),
-            pin: routing.pin.as_ref(),
-        };
-        let scheduler = &facade.context.shared.scheduler;
-        let full = scheduler.order(ask, &mut self.candidates, claim);
-        if routing.view.shares_addresses() {
-            drop_shared(&mut self.candidates);
-        }
+        (self.candidates, self.ends) = (found.candidates, found.ends);
         if self.once {
             self.candidates.truncate(1);
         }
         for c in self.candidates.iter().filter(|c| c.target.unconfirmed) {
-            facade.confirm_address(&c.target.node);
+            if let Some(facade) = facade.of(&c.target) {
+                facade.confirm_address(&c.target.node);
+            }
         }
-        let busy = full
-            .into_iter()
-            .chain(resting.iter().map(|(id, _)| id.clone()));
-        let owners: Vec<_> = self
-            .candidates
-            .iter()
-            .map(|c| c.target.node.clone())
-            .chain(busy)
-            .collect();
         let candidates = self.candidates.len();
-        let held = owners.len() > candidates;
-        self.admit(owners);
+        let held = !found.busy.is_empty();
+        if self.model.is_some() && self.report.job().is_none() {
+            let chosen = self.candidates.iter().map(|c| c.target.node.clone());
+            self.admit(chosen.chain(found.busy).collect());
+        }
         Ok(Event::Resolved { candidates, held })
     }
 
     /// With a model and an owner it is a workload from now on.
     fn admit(&mut self, owners: Vec<NodeId>) {
-        let Some(model) = &self.model else { return };
-        if self.report.job().is_none() && !owners.is_empty() {
-            self.report
-                .admit(model.path, model.name.clone(), self.body_bytes, owners);
+        if let Some(model) = self.model.as_ref().filter(|_| !owners.is_empty()) {
+            let (path, name) = (model.path, model.name.clone());
+            self.report.admit(path, name, self.body_bytes, owners);
         }
     }
 
@@ -258,23 +258,33 @@ impl Round {
     fn stays(&mut self, candidate: usize) -> bool {
         let facade = self.report.facade();
         if candidate > 0 {
-            let naming = facade.state.engine().spec().naming;
-            let model = self.model.as_ref().map(|m| naming.normalize(&m.name));
+            let engine = facade.state.engine();
+            // The first one of a link was chosen when it was looked up.
+            let first = self.ends.contains(&candidate);
+            let end = self.ends.iter().copied().find(|end| *end > candidate);
+            let send_as = self.candidates[candidate].send_as.clone();
+            let name = send_as.as_deref();
+            let name = name.or(self.model.as_ref().map(|m| &*m.name));
+            let model = name.map(|name| engine.spec().naming.normalize(name));
             let ask = Ask {
-                engine: facade.state.engine(),
+                engine,
                 model: model.as_deref().unwrap_or_default(),
                 pin: None,
             };
-            let rest = &mut self.candidates[candidate..];
-            facade.context.shared.scheduler.next(ask, rest);
+            if !first {
+                let end = end.unwrap_or(self.candidates.len());
+                let rest = &mut self.candidates[candidate..end];
+                facade.context.shared.scheduler.next(ask, rest);
+            }
         }
-        let node = &self.candidates[candidate].target.node;
-        self.effort == Effort::OnePass || facade.state.routing().knows(node)
+        let target = &self.candidates[candidate].target;
+        self.effort == Effort::OnePass || facade.knows(target)
     }
 
     /// A dispatch begins: the request counts on this node now.
-    fn place(&mut self, candidate: usize, last: bool) -> Arc<Target> {
-        let target = self.candidates[candidate].target.clone();
+    fn place(&mut self, candidate: usize, last: bool) -> Candidate {
+        let to = self.candidates[candidate].clone();
+        let target = &to.target;
         if let Some(job) = self.report.job().cloned() {
             let load = self.report.claim.dispatch(&target.node);
             job.place(&target.node, load);
@@ -283,7 +293,7 @@ impl Round {
             engine = %self.report.facade().state.engine(), job = %self.report.id(),
             node = %target.node, attempt = self.machine.dispatched(), last, "dispatched"
         );
-        target
+        to
     }
 
     fn lost(&mut self, target: &Target, lost: &Lost, last: bool) {
@@ -296,13 +306,15 @@ impl Round {
         if let Some(job) = self.report.job() {
             job.refused(&target.node, lost.failure, lost.detail.clone());
         }
-        if lost.failure.forgets_address(last) {
+        if lost.failure.forgets_address(last)
+            && let Some(facade) = facade.of(target)
+        {
             facade.forget_address(&target.node);
         }
         if lost.failure == Failure::Transport
             && let Some(tell) = facade.context.on_failure.get()
         {
-            tell(facade.state.engine(), &target.node);
+            tell(target.facade, &target.node);
         }
     }
 
@@ -422,20 +434,6 @@ impl Round {
             .collect();
         format!("{none}; nearest: {}", near.join(", "))
     }
-}
-
-/// Takes candidates out whose context the request does not fit; the answer if that were all.
-fn fit<L: Lane>(
-    candidates: &mut Vec<Candidate>,
-    demand: &mut Option<u64>,
-    lane: &L,
-) -> Option<Answer> {
-    let fits = candidates.iter().filter_map(|c| c.context).max()?;
-    let needs = *demand.get_or_insert_with(|| lane.demand());
-    candidates.retain(|c| c.context.is_none_or(|context| needs <= context));
-    candidates
-        .is_empty()
-        .then_some(Answer::TooLong { needs, fits })
 }
 
 /// An error of ours in the dialect of the request's path; `short` is what the report says.

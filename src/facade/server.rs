@@ -40,7 +40,7 @@ use super::exchange;
 use super::express::{Express, Handover};
 use super::report::Report;
 use super::upgrade::Wish;
-use super::{ingress, inventory, preflight};
+use super::{gateway, ingress, inventory, preflight};
 
 /// A connection has this long to send its first byte.
 const FIRST_BYTE: Duration = Duration::from_secs(5);
@@ -307,6 +307,12 @@ async fn handle(
     }
     match class {
         Class::Inference { path } => exchange::inference(report, request, path).await,
+        Class::List { .. } if engine.is_gateway() => {
+            Box::pin(gateway::models(report, request)).await
+        },
+        Class::Other if engine.is_gateway() => {
+            Box::pin(gateway::other(report, request, client.ip())).await
+        },
         // Rare next to inference: on the heap, so that they do not make every request's state larger.
         Class::Other => Box::pin(exchange::forward(report, request)).await,
         Class::List { shape, upstream } => {

@@ -6,6 +6,7 @@
 //! Buffered pieces are the slices hyper read, shared by all attempts: no byte is copied.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -40,6 +41,32 @@ impl Buffered {
         match &self.pieces[..] {
             [one] => one.clone(),
             pieces => pieces.concat().into(),
+        }
+    }
+
+    /// The same body with other bytes at one place; the rest is shared.
+    pub fn with(&self, place: &Range<u64>, bytes: Bytes) -> Self {
+        let mut pieces = Vec::with_capacity(self.pieces.len() + 2);
+        let (mut at, mut new) = (0, Some(bytes));
+        for piece in &self.pieces {
+            let end = at + piece.len() as u64;
+            // Within this piece: what stands in front of the place, and what stands behind it.
+            let cut = |moment: u64| (moment.clamp(at, end) - at) as usize;
+            let (front, back) = (cut(place.start), cut(place.end));
+            pieces.push(piece.slice(..front));
+            if end > place.start {
+                pieces.extend(new.take());
+            }
+            pieces.push(piece.slice(back..));
+            at = end;
+        }
+        pieces.extend(new);
+        pieces.retain(|p| !p.is_empty());
+        Self {
+            len: pieces.iter().map(|p| p.len() as u64).sum(),
+            pieces,
+            chunked: self.chunked,
+            trailers: self.trailers.clone(),
         }
     }
 
@@ -244,6 +271,32 @@ impl Body for RequestBody {
                     None => SizeHint::default(),
                 }
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_replaced_wherever_the_pieces_are_cut() {
+        let text = b"{\"model\":\"old\",\"x\":1}";
+        let place = 9..14;
+        for new in ["\"a longer name\"", "\"n\"", ""] {
+            let new = new.as_bytes();
+            let want = [&text[..9], new, &text[14..]].concat();
+            for size in 1..=text.len() {
+                let body = Buffered {
+                    pieces: text.chunks(size).map(Bytes::copy_from_slice).collect(),
+                    len: text.len() as u64,
+                    ..Buffered::default()
+                };
+                let other = body.with(&place, Bytes::copy_from_slice(new));
+                assert_eq!(&other.whole()[..], &want[..], "in pieces of {size}");
+                assert_eq!(other.len(), want.len() as u64);
+                assert_eq!(&body.whole()[..], text, "the first one stays as it is");
+            }
         }
     }
 }

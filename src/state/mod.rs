@@ -2,6 +2,7 @@
 //! structs.
 
 pub mod activity;
+pub mod chain;
 pub mod command;
 pub mod confirm;
 pub mod discovery;

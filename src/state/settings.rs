@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use crate::config::gateway::{TargetName, VirtualModel, VirtualTarget};
 use crate::config::settings::Settings;
 use crate::rules::budget::{Cap, MAX_REQUEST_BYTES, RESPONSE_TIMEOUT};
+use crate::rules::gateway::{Link, Place, VirtualModels};
 
 /// Limits and door rules.
 #[derive(Clone, Debug)]
@@ -28,6 +30,8 @@ pub struct RequestSettings {
     pub allowed_origins: Option<Vec<String>>,
     /// Add `X-Nvpair-*` headers to relayed answers.
     pub response_headers: bool,
+    /// Names of the gateway that stand for others.
+    pub virtual_models: Arc<VirtualModels>,
 }
 
 impl From<&Settings> for RequestSettings {
@@ -40,8 +44,25 @@ impl From<&Settings> for RequestSettings {
             allowed_hosts: s.allowed_hosts.clone(),
             allowed_origins: s.allowed_origins.clone(),
             response_headers: s.response_headers,
+            virtual_models: Arc::new(virtual_models(s)),
         }
     }
+}
+
+/// A provider that is turned off stays in its chain: it is passed over, as one that rests is.
+fn virtual_models(s: &Settings) -> VirtualModels {
+    let place = |target: &TargetName| match target {
+        TargetName::Engine(engine) => Place::Engine(*engine),
+        TargetName::Pool => Place::Pool,
+        TargetName::Provider(name) => Place::Provider(name.clone()),
+        TargetName::Node(id) => Place::Node(id.as_str().into()),
+    };
+    let link = |t: &VirtualTarget| Link {
+        place: place(&t.target),
+        model: t.model.as_str().into(),
+    };
+    let model = |m: &VirtualModel| (m.name.clone(), m.targets.iter().map(link).collect());
+    VirtualModels::new(s.virtual_models.iter().map(model))
 }
 
 /// The values in force.
@@ -75,6 +96,7 @@ impl Default for RequestSettings {
             allowed_hosts: Vec::new(),
             allowed_origins: None,
             response_headers: false,
+            virtual_models: Arc::default(),
         }
     }
 }

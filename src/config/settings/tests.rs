@@ -255,10 +255,10 @@ fn a_named_file_must_be_there_and_the_default_one_need_not() {
 
 #[test]
 fn what_nothing_comes_of_yet_is_said() {
-    let text = "allowed_cidrs = [\"10.0.0.0/8\"]\n[gateway]\n[telemetry]\n[admin]\n";
+    let text = "allowed_cidrs = [\"10.0.0.0/8\"]\n[virtual_models]\nm = [\"ollama/m\"]\n[telemetry]\n[admin]\n";
     let s = resolve(&Flags::default(), &config(text), &env(&[])).unwrap();
     let told = s.warnings.join("\n");
-    for part in ["gateway:", "telemetry:", "admin:", "allowed_cidrs:"] {
+    for part in ["virtual_models:", "telemetry:", "admin:", "allowed_cidrs:"] {
         assert!(told.contains(part), "{part} in {told}");
     }
     let s = resolve(&Flags::default(), &config("[pool]\n"), &env(&[])).unwrap();

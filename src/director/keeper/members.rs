@@ -127,12 +127,17 @@ impl Keeper {
         }
     }
 
-    /// Lets the engines that have no facade after the start rest.
-    pub async fn keep_only(&mut self, engines: &[EngineId]) {
-        for engine in EngineId::all().filter(|e| !engines.contains(e)) {
+    /// Lets the engines rest that nobody asks for after the start.
+    pub async fn rest(&mut self, engines: Vec<EngineId>) {
+        for engine in engines {
             self.leave(engine);
             self.forget_stale(engine).await;
         }
+    }
+
+    /// Whether this engine's nodes rest.
+    pub fn rests(&self, engine: EngineId) -> bool {
+        self.off.contains(&engine)
     }
 
     /// The facade of this engine comes (again): what it still holds from before goes, its nodes are

@@ -1,0 +1,196 @@
+//! Who may serve a request now, link by link (product section 8): one link on an engine's facade, on
+//! the gateway those of its chain.
+//!
+//! Owns: gathering candidates from what is known of each engine, link by link. Leaves to others: what
+//! a chain is (`rules::gateway`), the order within a link (`rules::policy`, by the caller's hand),
+//! trying them (`facade::round`). The request path and the `route` dry run both call this.
+
+use std::sync::Arc;
+
+use crate::rules::candidates::{Candidate, drop_shared};
+use crate::rules::dispatch::Answer;
+use crate::rules::gateway::{Link, Place, VirtualModels, node_serves};
+use crate::rules::ids::NodeId;
+use crate::rules::policy::Ask;
+
+use super::facade::{FacadeState, Routing};
+use super::shared::Shared;
+
+/// What a request asks for.
+pub struct Wanted<'a> {
+    /// The model's name as requested; `None` where none decides.
+    pub model: Option<&'a str>,
+    /// Path of its route.
+    pub path: &'a str,
+    /// The virtual models in force.
+    pub virtuals: &'a VirtualModels,
+    /// Tokens that it may need, estimated when somebody wants to know.
+    pub demand: &'a mut dyn FnMut() -> u64,
+    /// A facade's routing, made new if need be.
+    pub routing: &'a dyn Fn(&FacadeState) -> Arc<Routing>,
+    /// Puts a link's candidates in order and takes out the pool nodes that are full. The flag: it is
+    /// the first link that has any, on which the request counts.
+    pub order: &'a mut Order<'a>,
+}
+
+/// How a link is put in order.
+pub type Order<'a> = dyn FnMut(Ask, &mut Vec<Candidate>, bool) -> Vec<NodeId> + 'a;
+
+/// Whoever may serve it.
+#[derive(Default)]
+pub struct Found {
+    /// In the order in which they are tried, as far as it is decided now.
+    pub candidates: Vec<Candidate>,
+    /// Where each link's candidates end, if there is more than one link: only within a link is
+    /// somebody else chosen later.
+    pub ends: Vec<usize>,
+    /// Owners that take nothing now.
+    pub busy: Vec<NodeId>,
+    /// It fits the context of no owner, and no owner rests.
+    pub too_long: Option<Answer>,
+}
+
+/// Looks the candidates up as they are now.
+pub fn find<'a>(shared: &'a Shared, facade: &'a FacadeState, wanted: Wanted<'a>) -> Found {
+    let mut search = Search {
+        shared,
+        facade,
+        wanted,
+        found: Found::default(),
+    };
+    match search.wanted.model {
+        Some(model) if facade.engine().is_gateway() => search.along(model),
+        _ => search.own(),
+    }
+    search.found
+}
+
+struct Search<'a> {
+    shared: &'a Shared,
+    facade: &'a FacadeState,
+    wanted: Wanted<'a>,
+    found: Found,
+}
+
+impl Search<'_> {
+    /// The facade's own nodes.
+    fn own(&mut self) {
+        let engine = self.facade.engine();
+        let model = self.wanted.model.map(|m| engine.spec().naming.normalize(m));
+        let routing = (self.wanted.routing)(self.facade);
+        let view = &routing.view;
+        self.found
+            .candidates
+            .extend_from_slice(view.candidates(model.as_deref()));
+        if let Some(model) = model.as_deref() {
+            let resting = view.resting(model).iter();
+            self.found.busy.extend(resting.map(|(id, _)| id.clone()));
+        }
+        let ask = Ask {
+            engine,
+            model: model.as_deref().unwrap_or_default(),
+            pin: routing.pin.as_ref(),
+        };
+        self.order(ask, 0);
+        if view.shares_addresses() {
+            drop_shared(&mut self.found.candidates);
+        }
+    }
+
+    /// The gateway's chain for this model.
+    fn along(&mut self, model: &str) {
+        let sources = self.shared.sources();
+        for link in self.wanted.virtuals.chain(model) {
+            let from = self.found.candidates.len();
+            match &link.place {
+                Place::Provider(_) | Place::Providers => {},
+                _ => self.nodes(&sources, &link, model, from),
+            }
+            self.found.ends.push(self.found.candidates.len());
+        }
+        drop_again(&mut self.found);
+    }
+
+    /// The nodes of a link.
+    fn nodes(&mut self, sources: &[Arc<FacadeState>], link: &Link, asked: &str, from: usize) {
+        for source in sources {
+            if matches!(link.place, Place::Engine(engine) if source.engine() != engine) {
+                continue;
+            }
+            let name = source.engine().spec().naming.normalize(&link.model);
+            let routing = (self.wanted.routing)(source);
+            let candidates = routing.view.candidates(Some(&name)).iter();
+            let wanted = candidates.filter(|c| {
+                node_serves(c.target.runs, self.wanted.path)
+                    && match &link.place {
+                        Place::Node(id) => c.target.node == *id,
+                        Place::Pool => c.target.pooled().is_some(),
+                        _ => true,
+                    }
+            });
+            let send_as = (*link.model != *asked.trim()).then(|| link.model.clone());
+            self.found.candidates.extend(wanted.map(|c| Candidate {
+                send_as: send_as.clone(),
+                ..c.clone()
+            }));
+            // Only pool nodes rest, and of those it is not told what runs there.
+            let resting = routing.view.resting(&name).iter();
+            let resting = resting.filter(|(id, _)| match &link.place {
+                Place::Node(wanted) => id == wanted,
+                _ => true,
+            });
+            self.found.busy.extend(resting.map(|(id, _)| id.clone()));
+        }
+        // As each facade has them.
+        self.found.candidates[from..].sort_by(|a, b| a.target.node.cmp(&b.target.node));
+        let ask = Ask {
+            engine: self.facade.engine(),
+            model: &link.model,
+            pin: None,
+        };
+        self.order(ask, from);
+    }
+
+    /// Orders what was found from here on, without those that it does not fit or that are full.
+    fn order(&mut self, ask: Ask, from: usize) {
+        // All of it without a copy, where there is one link.
+        let mut link = match from {
+            0 => std::mem::take(&mut self.found.candidates),
+            _ => self.found.candidates.split_off(from),
+        };
+        if let Some(fits) = link.iter().filter_map(|c| c.context).max() {
+            let needs = (self.wanted.demand)();
+            link.retain(|c| c.context.is_none_or(|context| needs <= context));
+            if link.is_empty() && self.found.busy.is_empty() {
+                self.found.too_long = Some(Answer::TooLong { needs, fits });
+                return;
+            }
+        }
+        let full = (self.wanted.order)(ask, &mut link, from == 0);
+        self.found.busy.extend(full);
+        match from {
+            0 => self.found.candidates = link,
+            _ => self.found.candidates.append(&mut link),
+        }
+    }
+}
+
+/// A target that comes up twice for one model is tried at its first place.
+fn drop_again(found: &mut Found) {
+    let mut kept: Vec<(Arc<str>, Option<Arc<str>>)> = Vec::new();
+    let mut at = 0;
+    let ends = found.ends.clone();
+    found.candidates.retain(|c| {
+        let key = (c.target.authority.clone(), c.send_as.clone());
+        let new = !kept.contains(&key);
+        if new {
+            kept.push(key);
+        } else {
+            for (end, was) in found.ends.iter_mut().zip(&ends) {
+                *end -= usize::from(*was > at);
+            }
+        }
+        at += 1;
+        new
+    });
+}
