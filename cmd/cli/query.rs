@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
-use nvpair_proxy::config::kinds::engine_named as engine;
+use nvpair_proxy::config::kinds::facade_named as engine;
 use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::ids::JobId;
 use nvpair_proxy::wire::broker::WorkloadState;

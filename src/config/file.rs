@@ -333,12 +333,10 @@ fn document(r: &mut Reader, t: &DeTable) -> Config {
     };
     let (providers, off) = gateway::providers(r, t);
     config.providers = providers;
-    let engines_off = config.engines.iter().filter(|e| !e.enabled);
     let known = Known {
         providers: &config.providers,
         off: &off,
         nodes: &config.nodes,
-        engines_off: &engines_off.map(|e| e.engine).collect::<Vec<_>>(),
         pool: config.pool.is_some(),
     };
     config.virtual_models = gateway::virtual_models(r, t, &known);

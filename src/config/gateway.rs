@@ -263,8 +263,6 @@ pub(super) struct Known<'c> {
     pub off: &'c [String],
     /// Nodes named by hand.
     pub nodes: &'c [NodeSetting],
-    /// Engines without a facade.
-    pub engines_off: &'c [EngineId],
     /// Whether there is a pool.
     pub pool: bool,
 }
@@ -324,10 +322,8 @@ fn target(key: &str, value: Plain) -> Result<(String, String), String> {
 
 /// What a target's name means. A name that nothing here has may be a node's that shows up later.
 fn resolve(r: &mut Reader, at: usize, given: &str, known: &Known) -> TargetName {
+    // With a facade or without: the gateway uses its nodes.
     if let Some(engine) = EngineId::parse(given) {
-        if known.engines_off.contains(&engine) {
-            r.warn(at, format!("the {engine} facade is turned off"));
-        }
         return TargetName::Engine(engine);
     }
     if given == POOL {

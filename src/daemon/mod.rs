@@ -31,12 +31,13 @@ use crate::net::stream::Network;
 use crate::net::tls::Cluster;
 use crate::net::upstream::Upstreams;
 use crate::replay::{self, Recordings};
+use crate::rules::engine::EngineId;
 use crate::rules::ids::RunId;
 use crate::rules::log_level::LogLevel;
 use crate::rules::places::Limits;
 use crate::rules::policy::Policy;
 use crate::state::activity::Activity;
-use crate::state::command::Commands;
+use crate::state::command::{Command, Commands, Enable};
 use crate::state::events::Events;
 use crate::state::facade::{Alone, Surroundings};
 use crate::state::lifetime::{Lifetime, Phase};
@@ -297,7 +298,8 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
     };
     match driver {
         Driver::Stdio | Driver::Ipc(_) => {
-            parts.link = link.map(|l| l.start(commands, queries, &stop));
+            parts.link = link.map(|l| l.start(commands.clone(), queries, &stop));
+            open_gateway(&settings, &commands).await;
         },
         Driver::Standalone => {
             let asks = asks.unwrap_or_else(|| Asks::open(Book::unsaved()).1);
@@ -329,6 +331,22 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         pool.stop().await;
     }
     Ok(ended)
+}
+
+/// Under a broker nobody else opens it. An exit would be a crash to the parent.
+async fn open_gateway(settings: &Settings, commands: &Commands) {
+    let Some(gateway) = &settings.gateway else {
+        return;
+    };
+    let enable = Enable {
+        engine: EngineId::GATEWAY,
+        port: gateway.port.unwrap_or(0).into(),
+        alias_addresses: Vec::new(),
+        ignore_persisted_port: false,
+    };
+    if let Err(e) = commands.call(|r| Command::Enable(enable, r)).await {
+        tracing::warn!(reason = e.message, "the gateway does not listen");
+    }
 }
 
 /// The nodes that were added in earlier runs; a file that cannot be used is never a reason not to

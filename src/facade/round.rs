@@ -414,23 +414,15 @@ impl Round {
         if page {
             return none;
         }
-        let routing = facade.state.routing();
-        let known: Vec<(&str, &[Candidate])> = routing.view.models().collect();
-        let near = nearest(model, known.iter().map(|(m, _)| *m), 3);
+        let virtuals = &self.report.settings().virtual_models;
+        let known = chain::models(&facade.context.shared, &facade.state, virtuals);
+        let near = nearest(model, known.keys().map(String::as_str), 3);
         if near.is_empty() {
             return format!("{none}; pull it on a node, or ask for one that is listed");
         }
-        let owners = |name: &str| {
-            let found = known.iter().find(|(m, _)| *m == name);
-            let nodes = found.into_iter().flat_map(|(_, c)| c.iter());
-            nodes
-                .map(|c| c.target.node.as_str())
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
         let near: Vec<_> = near
             .iter()
-            .map(|m| format!("{m} ({})", owners(m)))
+            .map(|m| format!("{m} ({})", known[*m].join(", ")))
             .collect();
         format!("{none}; nearest: {}", near.join(", "))
     }

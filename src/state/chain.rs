@@ -5,6 +5,7 @@
 //! a chain is (`rules::gateway`), the order within a link (`rules::policy`, by the caller's hand),
 //! trying them (`facade::round`). The request path and the `route` dry run both call this.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::rules::candidates::{Candidate, drop_shared};
@@ -63,6 +64,32 @@ pub fn find<'a>(shared: &'a Shared, facade: &'a FacadeState, wanted: Wanted<'a>)
         _ => search.own(),
     }
     search.found
+}
+
+/// Every model that a facade can be asked for, with who has it: nodes, or on the gateway what a name
+/// stands for.
+pub fn models(
+    shared: &Shared,
+    facade: &FacadeState,
+    virtuals: &VirtualModels,
+) -> BTreeMap<String, Vec<String>> {
+    let is_gateway = facade.engine().is_gateway();
+    let mut models: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut add = |routing: &Routing| {
+        for (model, owners) in routing.view.models() {
+            let nodes = owners.iter().map(|c| c.target.node.to_string());
+            models.entry(model.to_owned()).or_default().extend(nodes);
+        }
+    };
+    if !is_gateway {
+        add(&facade.routing());
+        return models;
+    }
+    shared.sources().iter().for_each(|s| add(&s.routing()));
+    for name in virtuals.names() {
+        models.insert(name.to_owned(), vec!["virtual".to_owned()]);
+    }
+    models
 }
 
 struct Search<'a> {

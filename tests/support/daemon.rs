@@ -232,12 +232,28 @@ impl Standalone {
         Self::start_with(world, args, &|_| {})
     }
 
+    /// `serve` with the gateway alone on a free port and these arguments, once it is ready.
+    #[track_caller]
+    pub fn gateway(world: &World, args: &[&str]) -> Self {
+        Self::on_free_port(world, "gateway", args, &|_| {})
+    }
+
     /// The same; `change` may give the command another environment or another stderr.
     #[track_caller]
     pub fn start_with(world: &World, args: &[&str], change: &dyn Fn(&mut Command)) -> Self {
+        Self::on_free_port(world, "ollama", args, change)
+    }
+
+    #[track_caller]
+    fn on_free_port(
+        world: &World,
+        facade: &str,
+        args: &[&str],
+        change: &dyn Fn(&mut Command),
+    ) -> Self {
         for _ in 0..5 {
             let port = free_port();
-            let engine = format!("ollama={port}");
+            let engine = format!("{facade}={port}");
             let all = [&["--engine", &engine], args].concat();
             match Self::try_start_with(world, port, &all, change) {
                 Ok(started) => return started,
