@@ -170,7 +170,7 @@ impl Exchange {
             None => self.body.next(),
         });
         *request.method_mut() = self.head.method.clone();
-        *request.uri_mut() = with_prefix(&target.prefix, &self.head.uri);
+        *request.uri_mut() = towards(target, &self.head.uri);
         *request.headers_mut() = self.head.headers.clone();
         *request.extensions_mut() = self.head.extensions.clone();
         let headers = request.headers_mut();
@@ -322,14 +322,13 @@ pub fn origin_form(uri: &mut Uri) {
     }
 }
 
-fn with_prefix(prefix: &str, uri: &Uri) -> Uri {
-    if prefix.is_empty() {
+fn towards(target: &Target, uri: &Uri) -> Uri {
+    if target.prefix.is_empty() && target.provider().is_none() {
         return uri.clone();
     }
     let path = uri.path_and_query().map_or("/", PathAndQuery::as_str);
-    format!("{prefix}{path}")
-        .parse()
-        .unwrap_or_else(|_| uri.clone())
+    let path = target.path_for(path);
+    path.parse().unwrap_or_else(|_| uri.clone())
 }
 
 /// Marks a request whose client waits for `100 Continue` before it sends its body.

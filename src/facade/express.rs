@@ -463,8 +463,9 @@ impl Plainly<'_> {
         target: &Target,
         fate: &Fate,
     ) -> Result<(Begun, Commit), Lost> {
-        if target.is_tls() {
-            // It became one while this request waited: never in plain text.
+        if target.is_tls() || target.provider().is_some() {
+            // It became one while this request waited: never in plain text, and never past the
+            // limits and proxies of providers.
             return Err(lost("the node takes requests over TLS only"));
         }
         let limits = round.limits();

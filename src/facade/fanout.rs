@@ -93,8 +93,10 @@ fn request(q: &Question, target: &Target) -> Request<RequestBody> {
     let mut request = Request::new(RequestBody::empty());
     *request.method_mut() = q.method.clone();
     let path = q.uri.path_and_query().map_or("/", |p| p.as_str());
-    let uri = format!("{}{path}", target.prefix);
-    *request.uri_mut() = uri.parse().unwrap_or_else(|_| q.uri.clone());
+    *request.uri_mut() = target
+        .path_for(path)
+        .parse()
+        .unwrap_or_else(|_| q.uri.clone());
     *request.headers_mut() = q.headers.clone();
     let headers = request.headers_mut();
     headers.insert(header::HOST, target.host_header.clone());

@@ -13,6 +13,7 @@ pub mod identity;
 pub mod interfaces;
 pub mod listen;
 pub mod members;
+pub mod outside;
 pub mod places;
 pub mod probe;
 pub mod public_tls;

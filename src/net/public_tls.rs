@@ -17,6 +17,14 @@ use tokio_rustls::client::TlsStream;
 pub struct PublicTls(OnceLock<Result<Arc<ClientConfig>, String>>);
 
 impl PublicTls {
+    /// Trusting these roots instead of the system's.
+    ///
+    /// # Errors
+    /// The TLS library does not work here.
+    pub fn trusting(roots: RootCertStore) -> Result<Self, String> {
+        Ok(Self(OnceLock::from(Ok(with(roots)?))))
+    }
+
     /// Speaks TLS on a connection to the server of this name.
     ///
     /// # Errors
@@ -54,11 +62,15 @@ pub fn roots() -> Result<RootCertStore, String> {
 }
 
 fn configure() -> Result<Arc<ClientConfig>, String> {
+    with(roots()?)
+}
+
+fn with(roots: RootCertStore) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|e| e.to_string())?
-        .with_root_certificates(roots()?)
+        .with_root_certificates(roots)
         .with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))

@@ -1,4 +1,4 @@
-//! Connections to engines and peers: dialled, reused, given up (data plane 7.3, product 13.13).
+//! Connections to engines, peers and providers: dialled, reused, given up (data plane 7.3, product 13.13).
 //!
 //! Owns: the pool and the stages of one exchange up to its headers. Leaves to others: caps and
 //! retries (`facade::attempt`).
@@ -7,7 +7,7 @@
 //! connection hands back was not delivered and is sent on another one; anything else is a dispatch.
 //!
 //! Peers have connections of their own, by principal: those are reused only while the pin stands that
-//! they were made with, and without a pin nobody is dialled.
+//! they were made with, and without a pin nobody is dialled. Those to providers are kept for longer.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,16 +25,21 @@ use tokio::task::AbortHandle;
 use tokio::time::{interval, timeout};
 
 use crate::rules::budget::{Cap, DIAL_TIMEOUT};
-use crate::rules::candidates::{Kind, Target};
+use crate::rules::candidates::{Kind, ProviderLink, Target};
 
 use super::body::RequestBody;
-use super::public_tls::PublicTls;
+use super::outside::{self, Outside};
 use super::stream::{Network, Stream, socket};
 use super::tls::{Cluster, Pair};
 
 /// llama-server closes an idle connection after 5 s: give it up before. Counted in ticks of a
 /// second, which are kept by the sweep: between 3 and 4 s, without reading a clock per request.
 const IDLE_TICKS: u64 = 4;
+
+/// Towards providers, where a new connection costs round trips over the internet. One that closes
+/// earlier is noticed.
+const PROVIDER_IDLE_TICKS: u64 = 90;
+
 const TICK: Duration = Duration::from_secs(1);
 
 /// Idle connections kept for one address.
@@ -72,7 +77,7 @@ impl SendError {
     /// What went wrong, in words, without addresses or content.
     pub fn text(&self) -> String {
         match self {
-            Self::Dial(e) => e.kind().to_string(),
+            Self::Dial(e) => outside::why(e),
             Self::Exchange(_) => "the connection broke before response headers".to_owned(),
             Self::NoHeaders => "no response headers within the response timeout".to_owned(),
         }
@@ -100,6 +105,8 @@ pub enum Via<'a> {
     Peer(&'a str),
     /// TLS with the server of this name, which the system's roots vouch for.
     Tls(&'a str),
+    /// A provider, maybe through a proxy; over TLS it proves to be the host that is dialled.
+    Provider(ProviderLink),
 }
 
 impl<'a> From<&'a Target> for Address<'a> {
@@ -111,6 +118,7 @@ impl<'a> From<&'a Target> for Address<'a> {
             via: match &t.kind {
                 Kind::Peer(principal) => Via::Peer(principal),
                 Kind::Pool(_) if t.is_tls() => Via::Tls(&t.name),
+                Kind::Provider(link) => Via::Provider(*link),
                 Kind::Own | Kind::Manual | Kind::Pool(_) => Via::Plain,
             },
         }
@@ -133,7 +141,9 @@ pub struct Upstreams {
     peers: Mutex<FxHashMap<String, Pool>>,
     /// Those over TLS to others, by the name that the server proved.
     named: Mutex<FxHashMap<String, Pool>>,
-    public: PublicTls,
+    /// Those to providers, in plain HTTP and over TLS.
+    providers: Mutex<[Pool; 2]>,
+    outside: Outside,
     cluster: Option<Arc<Cluster>>,
     network: Arc<Network>,
     tick: AtomicU64,
@@ -143,7 +153,17 @@ impl Upstreams {
     /// Empty pools, swept once a second for as long as they live. Peers are reached only with a
     /// cluster.
     pub fn new(cluster: Option<Arc<Cluster>>, network: Arc<Network>) -> Arc<Self> {
+        Self::through(Outside::default(), cluster, network)
+    }
+
+    /// The same, with a way beyond this network other than the system's.
+    pub fn through(
+        outside: Outside,
+        cluster: Option<Arc<Cluster>>,
+        network: Arc<Network>,
+    ) -> Arc<Self> {
         let pool = Arc::new(Self {
+            outside,
             cluster,
             network,
             ..Self::default()
@@ -209,6 +229,10 @@ impl Upstreams {
             Via::Plain => return keep(&mut self.lock(), to.authority, idle),
             Via::Peer(peer) => (self.lock_peers(), peer),
             Via::Tls(name) => (self.lock_named(), name),
+            Via::Provider(link) => {
+                let pools = &mut self.lock_providers();
+                return keep(&mut pools[usize::from(link.tls)], to.authority, idle);
+            },
         };
         keep(pools.entry(of.to_owned()).or_default(), to.authority, idle);
     }
@@ -218,6 +242,7 @@ impl Upstreams {
         self.lock().clear();
         self.lock_peers().clear();
         self.lock_named().clear();
+        self.lock_providers().iter_mut().for_each(Pool::clear);
     }
 
     /// Closes idle connections to peers whose pin is gone or another by now.
@@ -236,15 +261,22 @@ impl Upstreams {
     fn take(&self, to: &Address<'_>) -> Option<Connection> {
         let now = self.tick.load(Ordering::Relaxed);
         let peer = match to.via {
-            Via::Plain => return pop(&mut self.lock(), to.authority, now),
-            Via::Tls(name) => return pop(self.lock_named().get_mut(name)?, to.authority, now),
+            Via::Plain => return pop(&mut self.lock(), to.authority, now, IDLE_TICKS),
+            Via::Tls(name) => {
+                let pools = &mut self.lock_named();
+                return pop(pools.get_mut(name)?, to.authority, now, IDLE_TICKS);
+            },
+            Via::Provider(link) => {
+                let pool = &mut self.lock_providers()[usize::from(link.tls)];
+                return pop(pool, to.authority, now, PROVIDER_IDLE_TICKS);
+            },
             Via::Peer(peer) => peer,
         };
         let trust = self.cluster.as_ref()?.members().trust();
         let mut peers = self.lock_peers();
         let pool = peers.get_mut(peer)?;
         loop {
-            let found = pop(pool, to.authority, now)?;
+            let found = pop(pool, to.authority, now, IDLE_TICKS)?;
             let pair = found.pair.as_ref();
             if pair.is_some_and(|p| p.stands(&trust, peer)) {
                 return Some(found);
@@ -253,14 +285,26 @@ impl Upstreams {
     }
 
     async fn dial(&self, to: &Address<'_>) -> io::Result<Connection> {
-        let dialled = timeout(DIAL_TIMEOUT, async {
+        let limit = match to.via {
+            Via::Provider(link) => link.connect,
+            _ => DIAL_TIMEOUT,
+        };
+        let dialled = timeout(limit, async {
             let peer = match to.via {
                 Via::Plain => {
                     return converse(self.network.connect(to.host, to.port).await?, None).await;
                 },
                 Via::Tls(name) => {
                     let stream = self.network.connect(to.host, to.port).await?;
-                    return converse(self.public.connect(name, stream).await?, None).await;
+                    let tls = self.outside.tls();
+                    return converse(tls.connect(name, stream).await?, None).await;
+                },
+                Via::Provider(link) => {
+                    let (out, net) = (&self.outside, &*self.network);
+                    return match link.tls {
+                        true => converse(out.secured(net, to.host, to.port).await?, None).await,
+                        false => converse(out.plain(net, to.host, to.port).await?, None).await,
+                    };
                 },
                 Via::Peer(peer) => peer,
             };
@@ -291,6 +335,12 @@ impl Upstreams {
         self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn lock_providers(&self) -> MutexGuard<'_, [Pool; 2]> {
+        self.providers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Pool> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -307,10 +357,10 @@ fn keep(pool: &mut Pool, authority: &Arc<str>, idle: Idle) {
 }
 
 /// The connection used last, since it is the least likely to have been closed.
-fn pop(pool: &mut Pool, authority: &Arc<str>, now: u64) -> Option<Connection> {
+fn pop(pool: &mut Pool, authority: &Arc<str>, now: u64, ticks: u64) -> Option<Connection> {
     let list = pool.get_mut(authority)?;
     while let Some(idle) = list.pop() {
-        if idle.connection.sender.is_ready() && now - idle.since < IDLE_TICKS {
+        if idle.connection.sender.is_ready() && now - idle.since < ticks {
             return Some(idle.connection);
         }
     }
@@ -330,8 +380,12 @@ async fn sweep(pool: Weak<Upstreams>) {
         tick.tick().await;
         let Some(pool) = pool.upgrade() else { return };
         let now = pool.tick.fetch_add(1, Ordering::Relaxed) + 1;
-        let lives = |i: &Idle| now - i.since < IDLE_TICKS && !i.connection.sender.is_closed();
+        let within = |i: &Idle, ticks| now - i.since < ticks && !i.connection.sender.is_closed();
+        let lives = |i: &Idle| within(i, IDLE_TICKS);
         retain(&mut pool.lock(), lives);
+        for pool in &mut *pool.lock_providers() {
+            retain(pool, |i| within(i, PROVIDER_IDLE_TICKS));
+        }
         for mut pools in [pool.lock_peers(), pool.lock_named()] {
             pools.retain(|_, pool| {
                 retain(pool, lives);

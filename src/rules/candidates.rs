@@ -6,9 +6,11 @@
 //!
 //! A [`View`] is built when something changes and only read per request.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::HeaderValue;
 use rustc_hash::FxHashMap;
@@ -33,6 +35,17 @@ pub enum Kind {
     Manual,
     /// A node that registered itself with the pool.
     Pool(Pooled),
+    /// A service beyond this network. No node: it is in no overlay and no view.
+    Provider(ProviderLink),
+}
+
+/// How a provider is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProviderLink {
+    /// Whether over TLS, proved to the system's roots.
+    pub tls: bool,
+    /// Bound of connecting, a proxy on the way and TLS included.
+    pub connect: Duration,
 }
 
 /// What selection knows of a pool node besides its load from here.
@@ -348,7 +361,31 @@ impl Target {
         match &self.kind {
             Kind::Peer(_) => true,
             Kind::Pool(pooled) => pooled.tls,
+            Kind::Provider(link) => link.tls,
             Kind::Own | Kind::Manual => false,
+        }
+    }
+
+    /// How it is reached, if it is a provider.
+    pub fn provider(&self) -> Option<&ProviderLink> {
+        match &self.kind {
+            Kind::Provider(link) => Some(link),
+            _ => None,
+        }
+    }
+
+    /// A request's path, query included, as it is sent here: behind the prefix. A provider's prefix
+    /// is its OpenAI base, which stands for the `/v1` that clients ask for.
+    pub fn path_for<'p>(&self, path: &'p str) -> Cow<'p, str> {
+        let rest = match self.provider().and_then(|_| path.strip_prefix("/v1")) {
+            Some(rest) if rest.is_empty() || rest.starts_with(['/', '?']) => rest,
+            _ => path,
+        };
+        match self.prefix.as_str() {
+            "" if rest.is_empty() => Cow::Borrowed("/"),
+            "" if rest.starts_with('?') => Cow::Owned(format!("/{rest}")),
+            "" => Cow::Borrowed(rest),
+            prefix => Cow::Owned(format!("{prefix}{rest}")),
         }
     }
 
@@ -462,7 +499,8 @@ fn target(
     })
 }
 
-fn bearer(key: &Secret) -> Result<HeaderValue, Exclusion> {
+/// The header that gives a target its key.
+pub(super) fn bearer(key: &Secret) -> Result<HeaderValue, Exclusion> {
     let mut value = HeaderValue::from_str(&format!("Bearer {}", key.reveal()))
         .map_err(|_| Exclusion::Unreachable("its api_key is not a valid header value".into()))?;
     value.set_sensitive(true);

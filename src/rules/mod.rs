@@ -26,6 +26,7 @@ pub mod places;
 pub mod policy;
 pub mod pool;
 pub mod port;
+pub mod provider;
 pub mod rate;
 pub mod replay;
 pub mod reservations;

@@ -244,7 +244,8 @@ fn kind(node: &Node, reached: Option<&Kind>, is_manual: bool) -> NodeKind {
         _ if node.extra.local => NodeKind::Manual,
         Some(Kind::Own) => NodeKind::Local,
         Some(Kind::Peer(_)) => NodeKind::Peer,
-        Some(Kind::Manual) => NodeKind::Manual,
+        // A provider is in no overlay; where one came up, somebody has named it.
+        Some(Kind::Manual | Kind::Provider(_)) => NodeKind::Manual,
         Some(Kind::Pool(_)) => NodeKind::Pool,
         None if is_manual => NodeKind::Manual,
         None => NodeKind::Peer,
