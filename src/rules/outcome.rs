@@ -24,15 +24,10 @@ pub fn is_retryable(effort: Effort, status: u16) -> bool {
     }
 }
 
-/// Whether a provider's status is worth another target before commit. It has an account of ours, so
-/// that a refusal of that account (401, 402, 403) says nothing of the request.
-pub fn passes_on(status: u16) -> bool {
-    is_refusal(status) || is_retryable(Effort::Budget, status)
-}
-
-/// Whether a status refuses the account, or the model: asking again changes nothing.
+/// Whether a provider's status refuses the account or the model, or tells of another place: asking
+/// again changes nothing.
 pub fn is_refusal(status: u16) -> bool {
-    matches!(status, 401 | 402 | 403 | 404)
+    matches!(status, 300..=399 | 401 | 402 | 403 | 404)
 }
 
 /// How one attempt was lost before commit.

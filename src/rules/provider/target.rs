@@ -9,7 +9,9 @@ use http::HeaderValue;
 
 use crate::rules::addresses;
 use crate::rules::candidates::{Exclusion, Kind, ProviderLink, Target, bearer};
+use crate::rules::engine::EngineId;
 use crate::rules::ids::NodeId;
+use crate::rules::pool::record::PoolEngine;
 use crate::rules::reservations::Seat;
 use crate::rules::secret::Secret;
 
@@ -39,6 +41,8 @@ pub struct Place<'a> {
 pub fn target(place: &Place, seat: Arc<Seat>) -> Result<Target, Exclusion> {
     Ok(Target {
         node: NodeId::from(place.name),
+        facade: EngineId::GATEWAY,
+        runs: PoolEngine::OpenAi,
         seat,
         kind: Kind::Provider(place.link),
         name: place.host.to_owned(),
