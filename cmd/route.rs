@@ -70,6 +70,7 @@ fn terms(told: &RouteExplained, c: &RouteCandidate) -> String {
     };
     let slots = (c.slots > 1).then(|| format!("{} slots", c.slots));
     let flags = [
+        c.model.as_ref().map(|m| format!("as {m:?}")),
         c.pinned.then(|| "pinned".to_owned()),
         c.warm.then(|| "warm".to_owned()),
         (c.in_flight > 0).then(|| format!("{} in flight", c.in_flight)),
@@ -140,6 +141,7 @@ mod tests {
             node: node.into(),
             name: name.into(),
             address: "127.0.0.1:1".into(),
+            model: None,
             pending: 0,
             pressure: 0,
             reserved: 0,

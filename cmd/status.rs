@@ -140,7 +140,8 @@ fn facades(status: &Status, now_ms: u64, look: &Look) -> String {
         .facades
         .iter()
         .map(|f| {
-            let nodes = status.nodes.iter().filter(|n| n.engine == f.engine);
+            let all = f.engine.is_gateway();
+            let nodes = status.nodes.iter().filter(|n| all || n.engine == f.engine);
             [
                 f.engine.spec().display.to_owned(),
                 f.port.to_string(),

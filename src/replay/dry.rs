@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::rules::engine::EngineId;
+use crate::rules::gateway::VirtualModels;
 use crate::rules::ids::NodeId;
 use crate::rules::policy::Selector;
 use crate::rules::replay::{Arrival, Outcome, Place, Scene, Speed, simulate};
@@ -19,7 +20,8 @@ use crate::wire::replay::{DryReport, Moved, NodeShare, Unowned};
 pub struct Snapshot {
     selector: Selector,
     board: Board,
-    facades: Vec<(EngineId, Arc<Routing>)>,
+    facades: Vec<(EngineId, Arc<Routing>, bool)>,
+    virtuals: Arc<VirtualModels>,
     /// Host names of the nodes that are known.
     names: BTreeMap<NodeId, String>,
 }
@@ -27,7 +29,8 @@ pub struct Snapshot {
 impl Snapshot {
     /// The daemon as it is.
     pub fn take(shared: &Shared) -> Self {
-        let facades = shared.facades();
+        let facades = shared.sources();
+        let is_open = |engine| shared.facade(engine).is_some();
         let nodes = facades
             .iter()
             .flat_map(|f| f.nodes().into_iter().chain(f.pool_nodes()));
@@ -38,7 +41,11 @@ impl Snapshot {
             names: nodes
                 .map(|n| (n.id.clone(), n.shown().to_owned()))
                 .collect(),
-            facades: facades.iter().map(|f| (f.engine(), f.routing())).collect(),
+            facades: facades
+                .iter()
+                .map(|f| (f.engine(), f.routing(), is_open(f.engine())))
+                .collect(),
+            virtuals: shared.settings.now().virtual_models.clone(),
         }
     }
 
@@ -47,10 +54,11 @@ impl Snapshot {
         let places: Vec<_> = self
             .facades
             .iter()
-            .map(|(engine, routing)| Place {
+            .map(|(engine, routing, open)| Place {
                 engine: *engine,
                 view: &routing.view,
                 pin: routing.pin.as_ref(),
+                open: *open,
             })
             .collect();
         let generation = self.board.generation().0;
@@ -59,6 +67,7 @@ impl Snapshot {
             selector: self.selector,
             board: self.board,
             places: &places,
+            virtuals: &self.virtuals,
         };
         let outcome = simulate(scene, arrivals, speed);
         let nodes = shares(self.names, arrivals, &outcome);

@@ -16,9 +16,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::candidates::{View, drop_shared};
+use super::candidates::{Candidate, View, drop_shared};
 use super::dispatch::{Action, Dispatch, Event};
 use super::engine::EngineId;
+use super::gateway::{Link, Place as Where, VirtualModels};
 use super::hold::Hold;
 use super::ids::{JobId, NodeId, RunId};
 use super::outcome::Effort;
@@ -165,6 +166,8 @@ pub struct Place<'a> {
     pub view: &'a View,
     /// Its pin.
     pub pin: Option<&'a NodeId>,
+    /// Whether it is enabled; the gateway uses the nodes of one that is not.
+    pub open: bool,
 }
 
 /// What decides.
@@ -174,8 +177,10 @@ pub struct Scene<'a> {
     pub selector: Selector,
     /// Loads to begin with; the replay's own come on top.
     pub board: Board,
-    /// Enabled facades.
+    /// What is known of each engine.
     pub places: &'a [Place<'a>],
+    /// The gateway's virtual models.
+    pub virtuals: &'a VirtualModels,
 }
 
 /// Why nobody would get a workload.
@@ -187,6 +192,8 @@ pub enum Unplaced {
     NoOwner,
     /// Every node that has it is full or takes nothing now: it would wait.
     Busy,
+    /// It would go on to a provider, which a dry replay leaves alone.
+    Provider,
 }
 
 impl Unplaced {
@@ -195,6 +202,7 @@ impl Unplaced {
         match self {
             Self::NoFacade => "its facade is not enabled",
             Self::NoOwner => "no reachable node has the model",
+            Self::Provider => "no node has a place for it, so that it would go on to a provider",
             Self::Busy => "every node that has the model is full or rests, so that it would wait",
         }
     }
@@ -268,29 +276,42 @@ impl<'a> Clock<'a> {
 
     /// As `facade::round` carries out the machine's actions, up to the first dispatch.
     fn decide(&mut self, arrival: &Arrival, hold: &mut Hold) -> Result<NodeId, Unplaced> {
-        let mut places = self.scene.places.iter();
-        let place = places.find(|p| p.engine == arrival.engine);
+        let is_open = |p: &&Place| p.engine == arrival.engine && p.open;
+        let place = self.scene.places.iter().find(is_open);
         let place = place.ok_or(Unplaced::NoFacade)?;
-        let model = arrival.engine.spec().naming.normalize(&arrival.model);
+        let (mut candidates, mut busy, mut why) = (Vec::new(), false, Unplaced::NoOwner);
+        if arrival.engine.is_gateway() {
+            for link in self.scene.virtuals.chain(&arrival.model) {
+                if matches!(link.place, Where::Provider(_) | Where::Providers) {
+                    why = Unplaced::Provider;
+                    continue;
+                }
+                busy |= self.link(&link, hold, &mut candidates);
+                if !candidates.is_empty() {
+                    break;
+                }
+            }
+        } else {
+            let model = arrival.engine.spec().naming.normalize(&arrival.model);
+            candidates.extend_from_slice(place.view.candidates(Some(&model)));
+            busy |= !place.view.resting(&model).is_empty();
+            let ask = Ask {
+                engine: arrival.engine,
+                model: &model,
+                pin: place.pin,
+            };
+            busy |= self.choose(ask, hold, &mut candidates);
+            if place.view.shares_addresses() {
+                drop_shared(&mut candidates);
+            }
+        }
         let (mut machine, first) = Dispatch::new(Effort::Budget);
         debug_assert_eq!(first, Action::Resolve);
-        let mut candidates = place.view.candidates(Some(&model)).to_vec();
-        let Scene {
-            selector, board, ..
-        } = &mut self.scene;
-        let ask = Ask {
-            engine: arrival.engine,
-            model: &model,
-            pin: place.pin,
-        };
-        let full = hold.choose(selector, board, ask, &mut candidates);
-        if place.view.shares_addresses() {
-            drop_shared(&mut candidates);
-        }
         let found = Event::Resolved {
             candidates: candidates.len(),
-            held: !full.is_empty() || !place.view.resting(&model).is_empty(),
+            held: busy,
         };
+        let board = &mut self.scene.board;
         match machine.on(found, Duration::ZERO, 0.0) {
             Action::Send { candidate, .. } => {
                 let node = candidates[candidate].target.node.clone();
@@ -299,13 +320,51 @@ impl<'a> Clock<'a> {
             },
             Action::Wait(_) => {
                 hold.release(board);
-                Err(Unplaced::Busy)
+                Err(match why {
+                    Unplaced::Provider => why,
+                    _ => Unplaced::Busy,
+                })
             },
             Action::Answer(_) | Action::Resolve => {
                 hold.release(board);
-                Err(Unplaced::NoOwner)
+                Err(why)
             },
         }
+    }
+
+    /// The nodes of one link of the gateway's chain, as `state::chain` finds them; whether an owner
+    /// takes nothing now.
+    fn link(&mut self, link: &Link, hold: &mut Hold, candidates: &mut Vec<Candidate>) -> bool {
+        let mut busy = false;
+        for place in self.scene.places {
+            if matches!(link.place, Where::Engine(engine) if engine != place.engine) {
+                continue;
+            }
+            let name = place.engine.spec().naming.normalize(&link.model);
+            let owners = place.view.candidates(Some(&name)).iter();
+            let wanted = owners.filter(|c| match &link.place {
+                Where::Node(id) => c.target.node == *id,
+                Where::Pool => c.target.pooled().is_some(),
+                _ => true,
+            });
+            candidates.extend(wanted.cloned());
+            busy |= !place.view.resting(&name).is_empty();
+        }
+        candidates.sort_by(|a, b| a.target.node.cmp(&b.target.node));
+        let ask = Ask {
+            engine: EngineId::GATEWAY,
+            model: &link.model,
+            pin: None,
+        };
+        busy | self.choose(ask, hold, candidates)
+    }
+
+    /// Orders and counts; whether a pool node was full.
+    fn choose(&mut self, ask: Ask, hold: &mut Hold, candidates: &mut Vec<Candidate>) -> bool {
+        let Scene {
+            selector, board, ..
+        } = &mut self.scene;
+        !hold.choose(selector, board, ask, candidates).is_empty()
     }
 }
 

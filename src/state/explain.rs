@@ -4,6 +4,8 @@
 //! Owns: telling every node's part in it. Leaves to others: the decision, which is made by the very
 //! parts that serve a request: the facade's view, the scheduler's order, one node an address.
 
+mod along;
+
 use std::collections::BTreeMap;
 
 use crate::rules::candidates::{Candidate, Exclusion, drop_shared};
@@ -18,6 +20,8 @@ use crate::wire::control::{RouteCandidate, RouteExcluded, RouteExplained, SCHEMA
 
 use super::facade::{FacadeState, Routing};
 use super::scheduler::{Previewed, Scheduler};
+
+pub use along::explain as explain_along;
 
 /// Near names that are told of one node, and of all.
 const NEAR: usize = 3;
@@ -114,6 +118,7 @@ fn candidate(
             .get(node)
             .map_or_else(String::new, |n| n.shown().to_owned()),
         address: c.target.authority.to_string(),
+        model: None,
         pending: load.pending,
         pressure: load.pressure,
         reserved: load.reserved,

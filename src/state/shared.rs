@@ -20,7 +20,7 @@ use crate::wire::control::{
 
 use super::discovery::record;
 use super::events::Events;
-use super::explain::explain;
+use super::explain::{explain, explain_along};
 use super::facade::{FacadeState, Routing};
 use super::fleet::PoolDesk;
 use super::follow::Follower;
@@ -326,7 +326,10 @@ impl Queries for Shared {
 
     fn route(&self, engine: EngineId, model: &str) -> Option<RouteExplained> {
         let facade = self.facade(engine)?;
-        Some(explain(&facade, &self.scheduler, model))
+        Some(match engine.is_gateway() {
+            true => explain_along(self, &facade, model),
+            false => explain(&facade, &self.scheduler, model),
+        })
     }
 
     fn replays(&self) -> Option<Arc<dyn Replays>> {

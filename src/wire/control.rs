@@ -354,6 +354,9 @@ pub struct RouteCandidate {
     pub name: String,
     /// Address that would be dialled.
     pub address: String,
+    /// The model's name there, where it is not the one that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// Jobs the scheduler knows of.
     pub pending: u64,
     /// GPU pressure, 0 to 3.

@@ -429,6 +429,7 @@ impl Queries for Canned {
             node: node.into(),
             name: name.into(),
             address: "127.0.0.1:1".into(),
+            model: None,
             pending: 0,
             pressure: 0,
             reserved: load,

@@ -69,11 +69,14 @@ fn run(view: &View, board: Board, policy: Policy, arrivals: &[Arrival], speed: f
         engine: engine("ollama"),
         view,
         pin: None,
+        open: true,
     }];
+    let virtuals = VirtualModels::default();
     let scene = Scene {
         selector: Selector::new(policy),
         board,
         places: &places,
+        virtuals: &virtuals,
     };
     simulate(scene, arrivals, Speed::try_from(speed).unwrap())
 }
@@ -119,7 +122,9 @@ fn a_pin_and_the_scheduler_s_list_decide_as_they_do_live() {
         engine: engine("ollama"),
         view: &v,
         pin: Some(&pin),
+        open: true,
     }];
+    let virtuals = VirtualModels::default();
     let all = [
         arrival(1, 0, 50, "m"),
         arrival(2, 1, 50, "m"),
@@ -129,6 +134,7 @@ fn a_pin_and_the_scheduler_s_list_decide_as_they_do_live() {
         selector: Selector::new(Policy::Listed),
         board: seated(),
         places: &places,
+        virtuals: &virtuals,
     };
     let o = simulate(scene, &all, Speed::RECORDED);
     assert_eq!(names(&o), ["b", "b", "c"]);
@@ -245,8 +251,9 @@ proptest! {
         Pick::default().apply(&mut all);
         let mut board = seated();
         board.apply(Generation(1), IDS.map(NodeId::from).to_vec(), [("a".into(), 1, 2)]);
-        let places = [Place { engine: engine("ollama"), view: &v, pin: pin.as_ref() }];
-        let mut clock = Clock::new(Scene { selector: Selector::new(policy), board, places: &places });
+        let places = [Place { engine: engine("ollama"), view: &v, pin: pin.as_ref(), open: true }];
+        let virtuals = VirtualModels::default();
+        let mut clock = Clock::new(Scene { selector: Selector::new(policy), board, places: &places, virtuals: &virtuals });
         let first = all.first().map_or(0, |a| a.created_at);
         for a in &all {
             let now = (a.created_at - first) * 1000;
@@ -277,4 +284,61 @@ proptest! {
             prop_assert!(*peak >= 1 && *peak <= got && *peak <= most, "{n} {peak} {got} {most}");
         }
     }
+}
+
+#[test]
+fn the_gateway_s_workloads_go_along_its_chain() {
+    let (a, b) = (view(&[("a", &["m"], 1)]), view(&[("b", &["n"], 1)]));
+    let place = |engine, view, open| Place {
+        engine,
+        view,
+        pin: None,
+        open,
+    };
+    let none = View::default();
+    // One of the engines has no facade of its own.
+    let places = [
+        place(engine("ollama"), &a, true),
+        place(engine("llamacpp"), &b, false),
+        place(EngineId::GATEWAY, &none, true),
+    ];
+    let link = |place, model: &str| Link {
+        place,
+        model: model.into(),
+    };
+    let engine_of = |id| Where::Engine(engine(id));
+    let virtuals = VirtualModels::new([(
+        "fast".to_owned(),
+        vec![
+            link(engine_of("llamacpp"), "m"),
+            link(engine_of("ollama"), "m"),
+        ],
+    )]);
+    let of = |engine, id, model: &str| Arrival {
+        engine,
+        ..arrival(id, id, 50, model)
+    };
+    let gateway = EngineId::GATEWAY;
+    let all = [
+        of(gateway, 1, "m"),
+        of(gateway, 2, "n:latest"),
+        of(gateway, 3, "fast"),
+        of(gateway, 4, "other"),
+        of(engine("llamacpp"), 5, "n"),
+    ];
+    let scene = Scene {
+        selector: Selector::new(Policy::Weighted),
+        board: seated(),
+        places: &places,
+        virtuals: &virtuals,
+    };
+    let o = simulate(scene, &all, Speed::RECORDED);
+    let want = [
+        Ok("a".into()),
+        Ok("b".into()),
+        Ok("a".into()),
+        Err(Unplaced::Provider),
+        Err(Unplaced::NoFacade),
+    ];
+    assert_eq!(o.placed, want);
 }
