@@ -262,7 +262,6 @@ pub fn resolve(flags: &Flags, config: &Config, env: Env) -> Result<Settings, Vec
 fn without_effect(s: &Settings) -> Vec<String> {
     let parts = [
         ("gateway", s.gateway.is_some() && s.pool.is_none()),
-        ("providers", !s.providers.is_empty()),
         ("virtual_models", !s.virtual_models.is_empty()),
         ("telemetry", s.telemetry.is_some()),
         ("admin", s.admin.is_some()),
