@@ -30,7 +30,9 @@ pub use nodes::{NodesAddArgs, NodesArgs, NodesListArgs, NodesRemoveArgs, NodesVe
 pub use pool::{
     DrainArgs, KeyCreateArgs, KeyRevokeArgs, KeysArgs, KeysVerb, PoolNodeArgs, PoolVerb,
 };
-pub use query::{HealthcheckArgs, ModelsArgs, ProvidersArgs, RouteArgs, StatusArgs, WorkloadRef, WorkloadsArgs};
+pub use query::{
+    HealthcheckArgs, ModelsArgs, ProvidersArgs, RouteArgs, StatusArgs, WorkloadRef, WorkloadsArgs,
+};
 pub use replay::ReplayArgs;
 pub use serve::{Driver, ServeArgs};
 

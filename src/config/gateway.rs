@@ -173,7 +173,10 @@ pub(super) fn providers(
             let text = format!("two providers are named {:?}", provider.name);
             r.complain(at, text);
         } else if nodes.iter().any(|n| is_called(n, &provider.name)) {
-            let text = format!("a node is named {:?}; call the provider otherwise", provider.name);
+            let text = format!(
+                "a node is named {:?}; call the provider otherwise",
+                provider.name
+            );
             r.complain(at, text);
         } else if enabled {
             read.push(provider);

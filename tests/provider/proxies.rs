@@ -1,5 +1,14 @@
 //! `HTTPS_PROXY` and `NO_PROXY` on the way to a provider.
 
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use nvpair_proxy::net::outside::{Outside, Proxies};
+use nvpair_proxy::net::public_tls::PublicTls;
+use nvpair_proxy::net::stream::Network;
+use nvpair_proxy::net::upstream::Upstreams;
+
 use crate::support::engine::Engine;
 use crate::support::provider::{Authority, Provider, Proxy, Tunnel};
 use crate::{SOON, ask, provider, refused, setting, way};
@@ -8,7 +17,10 @@ use crate::{SOON, ask, provider, refused, setting, way};
 const URL: &str = "https://provider.test/v1";
 
 fn there(authority: &Authority) -> Provider {
-    Provider::secured(Engine::serving("hello"), authority.server(&["provider.test"]))
+    Provider::secured(
+        Engine::serving("hello"),
+        authority.server(&["provider.test"]),
+    )
 }
 
 #[tokio::test]
@@ -26,9 +38,15 @@ async fn a_proxy_leads_to_the_provider_and_sees_neither_key_nor_content() {
     let heads = proxy.heads();
     assert_eq!(heads.len(), 1, "the tunnel is kept: {heads:?}");
     let head = heads[0].to_ascii_lowercase();
-    assert!(head.starts_with("connect provider.test:443 http/1.1\r\n"), "{head}");
+    assert!(
+        head.starts_with("connect provider.test:443 http/1.1\r\n"),
+        "{head}"
+    );
     assert!(head.contains("\r\nhost: provider.test:443\r\n"), "{head}");
-    assert!(!head.contains("canary") && !head.contains("authorization"), "{head}");
+    assert!(
+        !head.contains("canary") && !head.contains("authorization"),
+        "{head}"
+    );
     let request = &there.engine.requests()[0];
     assert_eq!(request.header("host"), Some("provider.test"));
     assert_eq!(request.header("authorization"), Some("Bearer canary"));
@@ -64,39 +82,52 @@ async fn a_proxy_may_itself_be_reached_over_tls() {
     assert_eq!(proxy.heads().len(), 1);
 }
 
+/// Whom a provider of this URL is dialled at, where `proxy:3128` is the proxy but for exceptions.
+async fn dialled(except: &str, url: &str) -> String {
+    let (told, dialled) = std::sync::mpsc::channel();
+    let network = Network::Pipes(Box::new(move |host, port| {
+        told.send(format!("{host}:{port}")).unwrap();
+        async { Err(ErrorKind::ConnectionRefused.into()) }.boxed()
+    }));
+    let tls = PublicTls::trusting(Authority::new().roots()).unwrap();
+    let outside = Outside::new(tls, Proxies::of("http://proxy:3128", except));
+    let upstreams = Upstreams::through(outside, None, Arc::new(network));
+    refused(&upstreams, setting(url)).await;
+    dialled.try_iter().collect::<Vec<_>>().join(" ")
+}
+
 #[tokio::test]
-async fn exceptions_go_around_it() {
-    let authority = Authority::new();
-    let proxy = Proxy::plain(Tunnel::Refuse(500));
-    let variable = format!("http://127.0.0.1:{}", proxy.port());
-    // It is dialled itself, which for this name must fail.
-    let upstreams = way(authority.roots(), &variable, "x.test, .test");
-    let said = refused(&upstreams, setting(URL)).await;
-    assert_eq!(said, "its host name cannot be resolved");
-    // This machine and plain HTTP need no exception.
-    let upstreams = way(authority.roots(), &variable, "");
-    let near = Provider::secured(Engine::serving("near"), authority.server(&["127.0.0.1"]));
-    let plain = Provider::plain(Engine::serving("plain"));
-    for (url, want) in [
-        (format!("https://127.0.0.1:{}", near.port()), "near"),
-        (format!("http://127.0.0.1:{}", plain.port()), "plain"),
-    ] {
-        let (provider, _) = provider(setting(&url));
-        let answer = ask(&upstreams, &provider.target()).await.unwrap();
-        assert_eq!(answer.body.as_deref(), Some(want));
+async fn exceptions_this_machine_and_plain_http_go_around_it() {
+    assert_eq!(dialled("elsewhere.test", URL).await, "proxy:3128");
+    for except in ["provider.test", "x.test, .test", "*"] {
+        assert_eq!(dialled(except, URL).await, "provider.test:443", "{except}");
     }
-    let said = refused(&upstreams, setting("http://provider.test/v1")).await;
-    assert_eq!(said, "its host name cannot be resolved", "never through it");
-    assert!(proxy.heads().is_empty());
+    for (url, direct) in [
+        ("https://127.0.0.1:1/v1", "127.0.0.1:1"),
+        ("https://[::1]:1/v1", "::1:1"),
+        ("https://localhost/v1", "localhost:443"),
+        ("http://provider.test/v1", "provider.test:80"),
+    ] {
+        assert_eq!(dialled("", url).await, direct);
+    }
 }
 
 #[tokio::test]
 async fn a_proxy_that_does_not_lead_there_is_said_to_be_at_fault() {
     let authority = Authority::new();
     for (tunnel, why) in [
-        (Tunnel::Refuse(407), "the proxy wants other credentials (407); put them into its URL"),
-        (Tunnel::Refuse(403), "the proxy refused the connection (403)"),
-        (Tunnel::Refuse(502), "the proxy refused the connection (502)"),
+        (
+            Tunnel::Refuse(407),
+            "the proxy wants other credentials (407); put them into its URL",
+        ),
+        (
+            Tunnel::Refuse(403),
+            "the proxy refused the connection (403)",
+        ),
+        (
+            Tunnel::Refuse(502),
+            "the proxy refused the connection (502)",
+        ),
         (Tunnel::Close, "the proxy broke the connection off"),
         (Tunnel::Silence, "timed out"),
     ] {
@@ -119,10 +150,6 @@ async fn a_proxy_that_does_not_lead_there_is_said_to_be_at_fault() {
         (
             "http://127.0.0.1:1",
             "the proxy cannot be reached: connection refused",
-        ),
-        (
-            "http://nowhere.test",
-            "the proxy cannot be reached: its host name cannot be resolved",
         ),
     ] {
         let upstreams = way(authority.roots(), variable, "");
