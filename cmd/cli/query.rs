@@ -27,9 +27,9 @@ With --json: {schema_version,
   nodes: [{id, name, engine, kind, state, reason?, address?, pending, pressure, reserved, load,
     models: [], warm: []}],
   scheduler: {policy, generation, age_ms},
-  workloads: {queued, running, completed, failed, cancelled},
-  providers: [as `providers --json` has them], pool}
-Times end in _at (Unix ms), spans in _ms; load = pending + pressure + reserved.";
+  workloads: {queued, running, completed, failed, cancelled}, providers: [], pool}
+providers are as `providers --json` has them. Times end in _at (Unix ms), spans in _ms;
+load = pending + pressure + reserved.";
 
 /// `status`.
 #[derive(Debug, Args)]

@@ -177,9 +177,10 @@ impl Proxy {
             async move {
                 match tls {
                     None => connect(stream, &tunnel, &told).await,
-                    Some(tls) => match tls.accept(stream).await {
-                        Ok(stream) => connect(stream, &tunnel, &told).await,
-                        Err(_) => {},
+                    Some(tls) => {
+                        if let Ok(stream) = tls.accept(stream).await {
+                            connect(stream, &tunnel, &told).await;
+                        }
                     },
                 }
             }
