@@ -25,6 +25,7 @@ mod models;
 mod names;
 mod nodes;
 mod output;
+mod providers;
 mod replay;
 mod route;
 mod select;
@@ -80,6 +81,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, CliError> {
         Verb::SetPort(args) => set_port::run(args, globals),
         Verb::Workloads(args) => workloads::run(args, globals),
         Verb::Models(args) => models::run(args, globals),
+        Verb::Providers(_) => providers::run(globals),
         Verb::Route(args) => route::run(args, globals),
         Verb::Nodes(args) => nodes::run(args, globals),
         Verb::Agent(args) => agent::run(args, globals),

@@ -98,6 +98,11 @@ fn render(status: &Status, now_ms: u64, look: &Look, parts: Parts) -> String {
         text.push_str(&usage(pool.usage.as_ref()));
         text.push('\n');
     }
+    if !status.providers.is_empty() {
+        text.push_str(&look.heading("Providers"));
+        text.push_str(&crate::providers::table(&status.providers, look));
+        text.push('\n');
+    }
     let facades = status.facades.iter().map(|f| (f.engine, f.port));
     let clients = clients::table(facades, look);
     if parts == Parts::All && !clients.is_empty() {

@@ -38,6 +38,7 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             [CompletionResult]::new('set-port', 'set-port', [CompletionResultType]::ParameterValue, 'Move a facade to another port; it is remembered')
             [CompletionResult]::new('workloads', 'workloads', [CompletionResultType]::ParameterValue, 'Show recent and live requests, or the timeline of one')
             [CompletionResult]::new('models', 'models', [CompletionResultType]::ParameterValue, 'Show the models of all nodes')
+            [CompletionResult]::new('providers', 'providers', [CompletionResultType]::ParameterValue, 'Show the providers that the gateway falls back to')
             [CompletionResult]::new('route', 'route', [CompletionResultType]::ParameterValue, 'Show where a request for a model would go now, and why')
             [CompletionResult]::new('nodes', 'nodes', [CompletionResultType]::ParameterValue, 'Show nodes, add some, remove some')
             [CompletionResult]::new('agent', 'agent', [CompletionResultType]::ParameterValue, 'Join the engine on this machine to a gateway''s node pool')
@@ -137,6 +138,18 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
             [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
             [CompletionResult]::new('--loaded', '--loaded', [CompletionResultType]::ParameterName, 'Only models that some node has in memory')
+            [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
+            [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
+            [CompletionResult]::new('-q', '-q', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('--quiet', '--quiet', [CompletionResultType]::ParameterName, 'Say less: no confirmations; for `serve`, log warnings and errors only')
+            [CompletionResult]::new('-h', '-h', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            [CompletionResult]::new('--help', '--help', [CompletionResultType]::ParameterName, 'Print help (see more with ''--help'')')
+            break
+        }
+        'nvpair-proxy;providers' {
+            [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
+            [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
             [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
             [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
@@ -636,6 +649,7 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             [CompletionResult]::new('set-port', 'set-port', [CompletionResultType]::ParameterValue, 'Move a facade to another port; it is remembered')
             [CompletionResult]::new('workloads', 'workloads', [CompletionResultType]::ParameterValue, 'Show recent and live requests, or the timeline of one')
             [CompletionResult]::new('models', 'models', [CompletionResultType]::ParameterValue, 'Show the models of all nodes')
+            [CompletionResult]::new('providers', 'providers', [CompletionResultType]::ParameterValue, 'Show the providers that the gateway falls back to')
             [CompletionResult]::new('route', 'route', [CompletionResultType]::ParameterValue, 'Show where a request for a model would go now, and why')
             [CompletionResult]::new('nodes', 'nodes', [CompletionResultType]::ParameterValue, 'Show nodes, add some, remove some')
             [CompletionResult]::new('agent', 'agent', [CompletionResultType]::ParameterValue, 'Join the engine on this machine to a gateway''s node pool')
@@ -664,6 +678,9 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             break
         }
         'nvpair-proxy;help;models' {
+            break
+        }
+        'nvpair-proxy;help;providers' {
             break
         }
         'nvpair-proxy;help;route' {

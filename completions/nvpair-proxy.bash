@@ -43,6 +43,9 @@ _nvpair__proxy() {
             nvpair__proxy,nodes)
                 cmd="nvpair__proxy__subcmd__nodes"
                 ;;
+            nvpair__proxy,providers)
+                cmd="nvpair__proxy__subcmd__providers"
+                ;;
             nvpair__proxy,replay)
                 cmd="nvpair__proxy__subcmd__replay"
                 ;;
@@ -144,6 +147,9 @@ _nvpair__proxy() {
                 ;;
             nvpair__proxy__subcmd__help,nodes)
                 cmd="nvpair__proxy__subcmd__help__subcmd__nodes"
+                ;;
+            nvpair__proxy__subcmd__help,providers)
+                cmd="nvpair__proxy__subcmd__help__subcmd__providers"
                 ;;
             nvpair__proxy__subcmd__help,replay)
                 cmd="nvpair__proxy__subcmd__help__subcmd__replay"
@@ -305,7 +311,7 @@ _nvpair__proxy() {
 
     case "${cmd}" in
         nvpair__proxy)
-            opts="-v -q -h -V --socket --json --verbose --quiet --color --help --version serve status select set-port workloads models route nodes agent doctor replay config healthcheck completions generate help"
+            opts="-v -q -h -V --socket --json --verbose --quiet --color --help --version serve status select set-port workloads models providers route nodes agent doctor replay config healthcheck completions generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -843,7 +849,7 @@ _nvpair__proxy() {
             return 0
             ;;
         nvpair__proxy__subcmd__help)
-            opts="serve status select set-port workloads models route nodes agent doctor replay config healthcheck completions generate help"
+            opts="serve status select set-port workloads models providers route nodes agent doctor replay config healthcheck completions generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1209,6 +1215,20 @@ _nvpair__proxy() {
         nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__resume)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__help__subcmd__providers)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1849,6 +1869,28 @@ _nvpair__proxy() {
         nvpair__proxy__subcmd__nodes__subcmd__resume)
             opts="-v -q -h --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__providers)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

@@ -35,6 +35,7 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand set-port 'Move a facade to another port; it is remembered'
             cand workloads 'Show recent and live requests, or the timeline of one'
             cand models 'Show the models of all nodes'
+            cand providers 'Show the providers that the gateway falls back to'
             cand route 'Show where a request for a model would go now, and why'
             cand nodes 'Show nodes, add some, remove some'
             cand agent 'Join the engine on this machine to a gateway''s node pool'
@@ -128,6 +129,17 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
             cand --color 'When to use colour; `auto` also obeys NO_COLOR'
             cand --loaded 'Only models that some node has in memory'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;providers'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
             cand --json 'Print one JSON document and nothing else on stdout'
             cand -v 'Say more; for `serve`, log at debug'
             cand --verbose 'Say more; for `serve`, log at debug'
@@ -572,6 +584,7 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand set-port 'Move a facade to another port; it is remembered'
             cand workloads 'Show recent and live requests, or the timeline of one'
             cand models 'Show the models of all nodes'
+            cand providers 'Show the providers that the gateway falls back to'
             cand route 'Show where a request for a model would go now, and why'
             cand nodes 'Show nodes, add some, remove some'
             cand agent 'Join the engine on this machine to a gateway''s node pool'
@@ -594,6 +607,8 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
         &'nvpair-proxy;help;workloads'= {
         }
         &'nvpair-proxy;help;models'= {
+        }
+        &'nvpair-proxy;help;providers'= {
         }
         &'nvpair-proxy;help;route'= {
         }

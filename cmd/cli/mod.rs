@@ -30,7 +30,9 @@ pub use nodes::{NodesAddArgs, NodesArgs, NodesListArgs, NodesRemoveArgs, NodesVe
 pub use pool::{
     DrainArgs, KeyCreateArgs, KeyRevokeArgs, KeysArgs, KeysVerb, PoolNodeArgs, PoolVerb,
 };
-pub use query::{HealthcheckArgs, ModelsArgs, RouteArgs, StatusArgs, WorkloadRef, WorkloadsArgs};
+pub use query::{
+    HealthcheckArgs, ModelsArgs, ProvidersArgs, RouteArgs, StatusArgs, WorkloadRef, WorkloadsArgs,
+};
 pub use replay::ReplayArgs;
 pub use serve::{Driver, ServeArgs};
 
@@ -108,6 +110,8 @@ pub enum Verb {
     Workloads(WorkloadsArgs),
     /// Show the models of all nodes
     Models(ModelsArgs),
+    /// Show the providers that the gateway falls back to
+    Providers(ProvidersArgs),
     /// Show where a request for a model would go now, and why
     Route(RouteArgs),
     /// Show nodes, add some, remove some

@@ -1,5 +1,5 @@
-//! The subcommands that only look: `status`, `workloads`, `models`, `route`,
-//! `healthcheck`.
+//! The subcommands that only look: `status`, `workloads`, `models`, `providers`,
+//! `route`, `healthcheck`.
 //!
 //! Owns: their flags, and how a workload is named. Leaves to others: running them (their files).
 
@@ -28,7 +28,8 @@ With --json: {schema_version,
     models: [], warm: []}],
   scheduler: {policy, generation, age_ms},
   workloads: {queued, running, completed, failed, cancelled}, providers: [], pool}
-Times end in _at (Unix ms), spans in _ms; load = pending + pressure + reserved.";
+providers are as `providers --json` has them. Times end in _at (Unix ms), spans in _ms;
+load = pending + pressure + reserved.";
 
 /// `status`.
 #[derive(Debug, Args)]
@@ -126,6 +127,26 @@ pub struct ModelsArgs {
     #[arg(long)]
     pub loaded: bool,
 }
+
+const PROVIDERS_EXAMPLES: &str = "\
+Examples:
+  nvpair-proxy providers
+  nvpair-proxy providers --json | jq -c '.providers[] | {name, state, cool_down_ms}'
+
+STATE is ready, cooling down (it answered 429), open (it failed 5 times in a row) or half-open (one
+request at a time tries it). STANDING is its place in the order of now: lowest tier first, then least
+penalty. A penalty is halved by each minute without a failure. FAILED, REQUESTS and 429 count since
+the start.
+
+With --json: {schema_version, providers: [{name, base_url, tier, state, standing, penalty_ms,
+  cool_down_ms, failures_in_a_row, failures, last_failure: {text, age_ms}, requests, limited,
+  models: []}]}
+state is ready, cooling_down, open or half_open; standing and last_failure may be null.";
+
+/// `providers`.
+#[derive(Debug, Args)]
+#[command(after_help = PROVIDERS_EXAMPLES)]
+pub struct ProvidersArgs {}
 
 const ROUTE_EXAMPLES: &str = "\
 Examples:

@@ -213,8 +213,8 @@ mod tests {
             ("[gateway]\n", "gateway", ""),
             (
                 "[[providers]]\nname = \"p\"\nbase_url = \"https://p\"",
-                "",
                 "providers",
+                "",
             ),
             ("[virtual_models]\nv = [\"ollama/m\"]", "virtual_models", ""),
             ("[telemetry]\n", "", "telemetry"),

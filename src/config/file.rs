@@ -331,7 +331,7 @@ fn document(r: &mut Reader, t: &DeTable) -> Config {
             tls: None,
         }),
     };
-    let (providers, off) = gateway::providers(r, t);
+    let (providers, off) = gateway::providers(r, t, &config.nodes);
     config.providers = providers;
     let known = Known {
         providers: &config.providers,

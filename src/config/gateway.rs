@@ -154,7 +154,13 @@ pub(super) fn gateway(r: &mut Reader, t: &DeTable, taken: &[u16]) -> Gateway {
 }
 
 /// Reads `[[providers]]`: those that are enabled, and the names of the others.
-pub(super) fn providers(r: &mut Reader, t: &DeTable) -> (Vec<ProviderSetting>, Vec<String>) {
+///
+/// A name is one target only: none is that of a named node.
+pub(super) fn providers(
+    r: &mut Reader,
+    t: &DeTable,
+    nodes: &[NodeSetting],
+) -> (Vec<ProviderSetting>, Vec<String>) {
     let (mut read, mut off): (Vec<ProviderSetting>, Vec<String>) = (Vec::new(), Vec::new());
     for (i, (at, table)) in r.tables(t, "providers").into_iter().enumerate() {
         let path = format!("providers[{i}].");
@@ -165,6 +171,12 @@ pub(super) fn providers(r: &mut Reader, t: &DeTable) -> (Vec<ProviderSetting>, V
         let known = read.iter().map(|p| &p.name).chain(&off);
         if known.into_iter().any(|name| *name == provider.name) {
             let text = format!("two providers are named {:?}", provider.name);
+            r.complain(at, text);
+        } else if nodes.iter().any(|n| is_called(n, &provider.name)) {
+            let text = format!(
+                "a node is named {:?}; call the provider otherwise",
+                provider.name
+            );
             r.complain(at, text);
         } else if enabled {
             read.push(provider);
@@ -320,6 +332,14 @@ fn target(key: &str, value: Plain) -> Result<(String, String), String> {
     Ok((target.to_owned(), model.to_owned()))
 }
 
+/// Whether a named node is meant by a name: without one of its own it is called by its place.
+fn is_called(node: &NodeSetting, given: &str) -> bool {
+    match &node.name {
+        Some(name) => name == given,
+        None => node.url.host == given || node.url.authority() == given,
+    }
+}
+
 /// What a target's name means. A name that nothing here has may be a node's that shows up later.
 fn resolve(r: &mut Reader, at: usize, given: &str, known: &Known) -> TargetName {
     // With a facade or without: the gateway uses its nodes.
@@ -339,11 +359,7 @@ fn resolve(r: &mut Reader, at: usize, given: &str, known: &Known) -> TargetName 
         r.warn(at, format!("provider {given:?} is turned off"));
         return TargetName::Provider(given.to_owned());
     }
-    let node = |n: &NodeSetting| match &n.name {
-        Some(name) => name == given,
-        None => n.url.host == given || n.url.authority() == given,
-    };
-    if !known.nodes.iter().any(node) {
+    if !known.nodes.iter().any(|n| is_called(n, given)) {
         let mut names: Vec<&str> = EngineId::all().map(EngineId::as_str).collect();
         names.push(POOL);
         names.extend(known.providers.iter().map(|p| p.name.as_str()));

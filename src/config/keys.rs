@@ -203,7 +203,7 @@ pub const TOP: Section = Section {
             "",
             "One OpenAI endpoint over everything; with this table, or with [pool], it runs.",
         ),
-        fixed(
+        live(
             "providers",
             Shape::Tables(&PROVIDER),
             "",

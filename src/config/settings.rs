@@ -266,7 +266,7 @@ fn without_effect(s: &Settings) -> Vec<String> {
             "virtual_models",
             !s.virtual_models.is_empty() && s.gateway.is_none(),
         ),
-        ("providers", !s.providers.is_empty()),
+        ("providers", !s.providers.is_empty() && s.gateway.is_none()),
         ("telemetry", s.telemetry.is_some()),
         ("admin", s.admin.is_some()),
         ("allowed_cidrs", !s.allowed_cidrs.is_empty()),

@@ -13,7 +13,7 @@ use crate::rules::ids::{JobId, NodeId};
 use crate::wire::broker::WorkloadState;
 use crate::wire::control::{
     Added, ConfigReloaded, DaemonInfo, Done, EnabledPort, LevelSet, ModelList, NodeAdded, NodeGone,
-    NodeList, PortSet, RankParam, Ranked, Removed, RouteExplained, Selected, Status,
+    NodeList, PortSet, ProviderList, RankParam, Ranked, Removed, RouteExplained, Selected, Status,
     WorkloadChange, WorkloadList,
 };
 use crate::wire::replay::{
@@ -120,6 +120,10 @@ pub trait ControlApi {
         engine: Option<EngineId>,
         loaded: Option<bool>,
     ) -> RpcResult<ModelList>;
+
+    /// The fallback providers, in the order of the file.
+    #[method(name = "providers/list", param_kind = map)]
+    async fn providers_list(&self) -> RpcResult<ProviderList>;
 
     /// Where a request for this model would go now, and why. Changes nothing.
     #[method(name = "route/explain", param_kind = map)]

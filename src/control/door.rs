@@ -73,6 +73,7 @@ const METHODS: &[Method] = &[
     Method("replay/subscribe", Scope::Plain, &["replay"]),
     Method("replay/unsubscribe", Scope::Plain, &["subscription"]),
     Method("models/list", Scope::Filter, &["loaded"]),
+    Method("providers/list", Scope::Plain, &[]),
     Method("route/explain", Scope::Facade, &["model"]),
     Method("nodes/list", Scope::Facade, &[]),
     Method("node/select", Scope::Facade, &["id"]),

@@ -22,8 +22,8 @@ use crate::state::replays::{Parts, Replays};
 use crate::wire::broker::{NodeRecord, WorkloadState};
 use crate::wire::control::{
     Added, ConfigReloaded, DaemonInfo, Done, EnabledPort, LevelSet, ModelList, NodeAdded, NodeGone,
-    NodeList, PortSet, RankParam, Ranked, Removed, RouteExplained, SCHEMA_VERSION, Selected,
-    Status, WorkloadFilter, WorkloadList,
+    NodeList, PortSet, ProviderList, RankParam, Ranked, Removed, RouteExplained, SCHEMA_VERSION,
+    Selected, Status, WorkloadFilter, WorkloadList,
 };
 use crate::wire::jsonrpc::CommandError;
 use crate::wire::replay::{
@@ -182,6 +182,13 @@ impl ControlApiServer for Handlers {
         loaded: Option<bool>,
     ) -> RpcResult<ModelList> {
         Ok(self.queries.models(engine, loaded.unwrap_or(false)))
+    }
+
+    async fn providers_list(&self) -> RpcResult<ProviderList> {
+        Ok(ProviderList {
+            schema_version: SCHEMA_VERSION,
+            providers: self.queries.providers(),
+        })
     }
 
     async fn route_explain(&self, engine: EngineId, model: String) -> RpcResult<RouteExplained> {

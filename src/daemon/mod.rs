@@ -7,6 +7,7 @@ mod commands;
 mod heartbeat;
 mod journal;
 mod pool;
+mod providers;
 pub mod registry;
 mod reload;
 mod shutdown;
@@ -287,6 +288,10 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
     };
     // Whoever follows the settings subscribes to it.
     let in_force = tokio::sync::watch::Sender::new(settings.clone());
+    // A demonstration asks its samples and nobody else, whatever a file says.
+    if !matches!(driver, Driver::Demo) {
+        providers::follow(shared.providers.clone(), in_force.subscribe());
+    }
     parts.drain = (!brokered).then(|| in_force.subscribe());
     let mut reloader = reload::Reloader {
         flags,

@@ -67,6 +67,10 @@ pub async fn watched<T>(
     fate: &Fate,
     attempt: impl Future<Output = Result<T, Lost>>,
 ) -> Result<T, Lost> {
+    if target.provider().is_some() {
+        // It is in no discovery that it could leave.
+        return attempt.await;
+    }
     let Some(mut changes) = facade.changes(target) else {
         return Err(Failure::TargetGone.into());
     };
@@ -111,8 +115,12 @@ async fn answer(
     let (response, connection) = sent.map_err(not_sent)?;
     let (mut head, mut body) = response.into_parts();
     let status = head.status.as_u16();
-    if round.machine.judge(status) == Verdict::Retry {
-        return Err(Failure::Status(status).into());
+    if round.judge(target, status) == Verdict::Retry {
+        let told = target.provider().map(|_| Box::new(head.headers));
+        return Err(Lost {
+            headers: told,
+            ..Failure::Status(status).into()
+        });
     }
     // An engine of HTTP/1.0 is answered for in our own version.
     head.version = Version::HTTP_11;
@@ -184,6 +192,7 @@ fn not_sent(e: SendError) -> Lost {
     Lost {
         failure,
         detail: e.text(),
+        headers: None,
     }
 }
 

@@ -184,6 +184,9 @@ impl Exchange {
             }
         }
         headers.insert(header::HOST, target.host_header.clone());
+        if target.provider().is_some() {
+            headers::leave_at_home(headers);
+        }
         if let Some(bearer) = &target.bearer {
             headers.insert(header::AUTHORIZATION, bearer.clone());
         }
@@ -213,6 +216,7 @@ impl Exchange {
         claimed: Commit,
     ) -> Response<Content> {
         let status = committed.head.status;
+        round.report.heard(status.as_u16(), &committed.head.headers);
         round.report.commit(&target, status.as_u16(), claimed);
         for (name, value) in round.response_headers(&target).into_iter().flatten() {
             if let Ok(value) = HeaderValue::try_from(value) {

@@ -471,7 +471,7 @@ impl Plainly<'_> {
         let limits = round.limits();
         let answered = self.send(round, target, limits.response).await?;
         let status = answered.head.status;
-        if round.machine.judge(status) == Verdict::Retry {
+        if round.judge(target, status) == Verdict::Retry {
             return Err(Failure::Status(status).into());
         }
         let gate = Gate::for_response(answered.head.content_type.as_deref(), limits.gate);
@@ -588,6 +588,7 @@ fn lost(detail: &str) -> Lost {
     Lost {
         failure: Failure::Transport,
         detail: detail.to_owned(),
+        headers: None,
     }
 }
 

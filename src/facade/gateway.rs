@@ -168,6 +168,11 @@ fn known(report: &Report) -> Vec<Known> {
     for (model, owner) in of_nodes(facade) {
         add(&model, owner);
     }
+    for provider in facade.context.shared.providers.all().iter() {
+        for model in provider.models() {
+            add(model, provider.name());
+        }
+    }
     all
 }
 

@@ -94,6 +94,10 @@ impl Facade {
 
     /// Whether a target's node is still there, in the view of the facade that it is of.
     fn knows(&self, target: &Target) -> bool {
+        if target.provider().is_some() {
+            // One that is taken out of the configuration still ends what it began.
+            return true;
+        }
         match target.facade == self.state.engine() {
             true => self.state.routing().knows(&target.node),
             false => self.of(target).is_some_and(|f| f.knows(target)),

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use http::{Method, Uri};
+use http::{HeaderMap, Method, Uri};
 use tokio::time::Instant;
 
 use crate::net::client_io::Door;
@@ -19,12 +19,14 @@ use crate::rules::ids::{JobId, NodeId};
 use crate::rules::outcome::{End, Failure};
 use crate::rules::pool::blame::{Ended, Outcome};
 use crate::rules::pool::ema::Sample;
+use crate::rules::provider::verdict::Verdict;
 use crate::rules::usage::Stats;
 use crate::state::events::Notice;
 use crate::state::facade::InFlight;
 use crate::state::fate::Commit;
 use crate::state::lifetime::Phase;
 use crate::state::pool::Lease;
+use crate::state::providers::Permit;
 use crate::state::scheduler::Claim;
 use crate::state::settings::RequestSettings;
 use crate::state::workloads::{Admission, Job};
@@ -34,6 +36,14 @@ use super::Facade;
 
 /// The target of a request that goes to all nodes.
 const CLUSTER: &str = "cluster";
+
+/// What a request was given for the target that it is on; given back with what was learnt.
+pub enum Held {
+    /// A place on a pool node.
+    Lease(Lease),
+    /// A provider's permit.
+    Permit(Permit),
+}
 
 /// One request's account. It is handed from stage to stage, so its content is on the heap.
 pub struct Report(Box<Account>);
@@ -72,8 +82,8 @@ pub struct Account {
     settings: Arc<RequestSettings>,
     /// Its weight on the board of loads.
     pub claim: Claim,
-    /// Its place on a pool node, while it has one.
-    lease: Option<Lease>,
+    /// What it was given for the target that it is on.
+    held: Option<Held>,
     truncated: bool,
     /// The target that answers it.
     answering: Option<Arc<Target>>,
@@ -104,7 +114,7 @@ impl Report {
             job: None,
             settings: facade.context.shared.settings.now(),
             claim: Claim::new(facade.context.shared.scheduler.clone()),
-            lease: None,
+            held: None,
             truncated: false,
             answering: None,
             _counted: facade.state.enter(),
@@ -163,15 +173,28 @@ impl Account {
         }));
     }
 
-    /// It has a place on a pool node: kept until it, or its attempt there, ends.
-    pub fn hold(&mut self, lease: Lease) {
-        self.lease = Some(lease);
+    /// It was given something for a target: kept until it, or its attempt there, ends.
+    pub fn hold(&mut self, held: Held) {
+        self.held = Some(held);
+    }
+
+    /// A provider answered with this head.
+    pub fn heard(&mut self, status: u16, headers: &HeaderMap) {
+        if let Some(Held::Permit(permit)) = &mut self.held {
+            let now = std::time::Instant::now();
+            permit.headers(status, headers, now, SystemTime::now());
+        }
     }
 
     /// Its attempt was lost like this.
-    pub fn lost(&mut self, failure: Failure) {
-        if let Some(lease) = self.lease.take() {
-            lease.settle(Outcome::of(ended(failure)));
+    pub fn lost(&mut self, failure: Failure, detail: &str) {
+        match self.held.take() {
+            Some(Held::Lease(lease)) => lease.settle(Outcome::of(ended(failure))),
+            Some(Held::Permit(permit)) => {
+                let verdict = Verdict::of_loss(failure, detail);
+                permit.settle(verdict, std::time::Instant::now());
+            },
+            None => {},
         }
     }
 
@@ -260,7 +283,15 @@ impl Account {
                 ttft_ms: s.ttft_ms.map(|ms| ms as f64),
                 tokens_per_second: s.tokens_per_second,
             });
-        if let Some(lease) = self.lease.take() {
+        let held = self.held.take();
+        if let Some(Held::Permit(permit)) = held {
+            let verdict = match (end, ended) {
+                (End::Relayed { .. }, Ended::Transport) => Verdict::mid_stream(),
+                (_, Ended::Status(status)) => Verdict::of_status(status),
+                _ => Verdict::Neutral,
+            };
+            permit.settle(verdict, std::time::Instant::now());
+        } else if let Some(Held::Lease(lease)) = held {
             let blame = Outcome::of(ended).blame;
             lease.settle(Outcome { blame, sample });
         } else if let (Some(target), Some(job)) = (&self.answering, &self.job)

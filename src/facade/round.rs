@@ -5,15 +5,15 @@
 //! `exchange` through the HTTP library, `express` on plain sockets).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode, header};
 
 use crate::net::answers;
 use crate::rules::budget::Cap;
 use crate::rules::candidates::{Candidate, Target};
-use crate::rules::dispatch::{Action, Answer, Dispatch, Event, Withheld};
+use crate::rules::dispatch::{Action, Answer, Dispatch, Event, Verdict, Withheld};
 use crate::rules::gate::GateMode;
 use crate::rules::ids::{JobId, NodeId};
 use crate::rules::nearest::nearest;
@@ -23,8 +23,9 @@ use crate::rules::route::dialect;
 use crate::state::chain::{self, Wanted};
 use crate::state::fate::Commit;
 use crate::state::pool::Place;
+use crate::state::providers::{Provider, Rest};
 
-use super::report::Report;
+use super::report::{Held, Report};
 
 /// What makes an inference request a workload.
 pub struct Model {
@@ -49,6 +50,8 @@ pub struct Lost {
     pub failure: Failure,
     /// In words, for the timeline; never content.
     pub detail: String,
+    /// What a provider said with a status, of its limits among other things.
+    pub headers: Option<Box<HeaderMap>>,
 }
 
 impl From<Failure> for Lost {
@@ -57,7 +60,11 @@ impl From<Failure> for Lost {
             Failure::Status(status) => format!("HTTP {status}"),
             other => other.text().to_owned(),
         };
-        Self { failure, detail }
+        Self {
+            failure,
+            detail,
+            headers: None,
+        }
     }
 }
 
@@ -95,6 +102,10 @@ pub struct Round {
     candidates: Vec<Candidate>,
     /// Where each link's candidates end.
     ends: Vec<usize>,
+    /// The providers among them.
+    providers: Vec<Arc<Provider>>,
+    /// How long the one rests that rests shortest, where nobody takes the request.
+    rest: Option<Duration>,
 }
 
 impl Round {
@@ -121,6 +132,8 @@ impl Round {
             once,
             candidates: Vec::new(),
             ends: Vec::new(),
+            providers: Vec::new(),
+            rest: None,
         };
         (new, first)
     }
@@ -170,6 +183,9 @@ impl Round {
         let Candidate {
             target, send_as, ..
         } = &self.candidates[candidate];
+        if target.provider().is_some() {
+            return self.admitted(candidate);
+        }
         if target.pooled().is_none() {
             return Ok(());
         }
@@ -188,8 +204,26 @@ impl Round {
         let admissions = shared.admissions().ok_or(Withheld::StoreDown)?;
         // On the heap: requests that need no place shall not carry its room.
         let lease = admissions.admit(place).await?;
-        self.report.hold(lease);
+        self.report.hold(Held::Lease(lease));
         Ok(())
+    }
+
+    /// A provider takes a request by its permit: another one may have sent it to rest meanwhile.
+    fn admitted(&mut self, candidate: usize) -> Result<(), Withheld> {
+        let node = &self.candidates[candidate].target.node;
+        let is_it = |p: &&Arc<Provider>| p.target().node == *node;
+        let provider = self.providers.iter().find(is_it).ok_or(Withheld::Busy)?;
+        let permit = provider.admit(Instant::now()).map_err(|_| Withheld::Busy)?;
+        self.report.hold(Held::Permit(permit));
+        Ok(())
+    }
+
+    /// What to do with a status of this target.
+    pub fn judge(&self, target: &Target, status: u16) -> Verdict {
+        match target.provider() {
+            Some(_) => self.machine.judge_provider(status),
+            None => self.machine.judge(status),
+        }
     }
 
     /// What each attempt is held to.
@@ -215,6 +249,7 @@ impl Round {
         let wanted = Wanted {
             model: self.model.as_ref().map(|m| &*m.name),
             path: self.model.as_ref().map_or("", |m| m.path),
+            clock: Instant::now,
             virtuals: &settings.virtual_models,
             demand: &mut || *known.get_or_insert_with(|| lane.demand()),
             routing: &|state| facade.routing_of(state),
@@ -228,6 +263,8 @@ impl Round {
             return Err(too_long);
         }
         (self.candidates, self.ends) = (found.candidates, found.ends);
+        self.providers = found.providers;
+        self.rests(&found.resting, found.busy.len());
         if self.once {
             self.candidates.truncate(1);
         }
@@ -243,6 +280,19 @@ impl Round {
             self.admit(chosen.chain(found.busy).collect());
         }
         Ok(Event::Resolved { candidates, held })
+    }
+
+    /// Notes when the first of those that rest takes a request again, where that is all there is.
+    fn rests(&mut self, resting: &[(Arc<Provider>, Rest)], busy: usize) {
+        if resting.is_empty() && self.rest.is_none() {
+            return;
+        }
+        let until = resting.iter().map(|(_, rest)| rest.until).min();
+        let until = until.filter(|_| self.candidates.is_empty() && resting.len() == busy);
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        self.rest = left;
+        let arrived = self.report.arrived().elapsed();
+        self.machine.nobody_before(left.map(|left| arrived + left));
     }
 
     /// With a model and an owner it is a workload from now on.
@@ -297,7 +347,10 @@ impl Round {
     }
 
     fn lost(&mut self, target: &Target, lost: &Lost, last: bool) {
-        self.report.lost(lost.failure);
+        if let (Some(status), Some(headers)) = (lost.failure.status(), &lost.headers) {
+            self.report.heard(status, headers);
+        }
+        self.report.lost(lost.failure, &lost.detail);
         let facade = self.report.facade();
         tracing::debug!(
             engine = %facade.state.engine(), job = %self.report.id(), node = %target.node,
@@ -384,7 +437,14 @@ impl Round {
             let job = self.report.id();
             tracing::debug!(%engine, %job, status = status.as_u16(), "request failed");
         }
-        own_error(&mut self.report, status, &text, short)
+        let mut response = own_error(&mut self.report, status, &text, short);
+        if let (StatusCode::SERVICE_UNAVAILABLE, Some(rest)) = (status, self.rest) {
+            let seconds = rest.as_millis().div_ceil(1000).max(1) as u64;
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, seconds.into());
+        }
+        response
     }
 
     /// What was asked for, what was tried.

@@ -6,8 +6,8 @@
 use std::net::IpAddr;
 
 use http::header::{
-    CONNECTION, EXPECT, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, EXPECT, HeaderMap, HeaderName, HeaderValue, ORIGIN, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, REFERER, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 
 /// `X-Forwarded-For`.
@@ -89,6 +89,33 @@ pub fn forward(headers: &mut HeaderMap, client: IpAddr) -> Option<HeaderValue> {
         headers.insert(FORWARDED_FOR, value);
     }
     upgrade
+}
+
+/// What concerns this house alone: who asked, from where, and keys that were meant for us or for
+/// another service.
+const PRIVATE: [&str; 12] = [
+    "authorization",
+    "x-api-key",
+    "api-key",
+    "x-goog-api-key",
+    "openai-organization",
+    "openai-project",
+    "cookie",
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-real-ip",
+];
+
+/// Takes off what a provider must not be told. Its own key is put on afterwards.
+pub fn leave_at_home(headers: &mut HeaderMap) {
+    for name in PRIVATE {
+        headers.remove(name);
+    }
+    // Where the page is that asked.
+    headers.remove(ORIGIN);
+    headers.remove(REFERER);
 }
 
 #[cfg(test)]

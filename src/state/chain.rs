@@ -7,14 +7,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::rules::candidates::{Candidate, drop_shared};
 use crate::rules::dispatch::Answer;
-use crate::rules::gateway::{Link, Place, VirtualModels, node_serves};
+use crate::rules::gateway::{Link, Place, VirtualModels, node_serves, provider_serves};
 use crate::rules::ids::NodeId;
 use crate::rules::policy::Ask;
 
 use super::facade::{FacadeState, Routing};
+use super::providers::{Choice, Provider, Rest};
 use super::shared::Shared;
 
 /// What a request asks for.
@@ -23,6 +25,8 @@ pub struct Wanted<'a> {
     pub model: Option<&'a str>,
     /// Path of its route.
     pub path: &'a str,
+    /// Where to read the time, if anybody wants to know.
+    pub clock: fn() -> Instant,
     /// The virtual models in force.
     pub virtuals: &'a VirtualModels,
     /// Tokens that it may need, estimated when somebody wants to know.
@@ -47,6 +51,10 @@ pub struct Found {
     pub ends: Vec<usize>,
     /// Owners that take nothing now.
     pub busy: Vec<NodeId>,
+    /// The providers among the candidates, by their targets' ids.
+    pub providers: Vec<Arc<Provider>>,
+    /// Providers that take nothing now, and until when.
+    pub resting: Vec<(Arc<Provider>, Rest)>,
     /// It fits the context of no owner, and no owner rests.
     pub too_long: Option<Answer>,
 }
@@ -86,6 +94,12 @@ pub fn models(
         return models;
     }
     shared.sources().iter().for_each(|s| add(&s.routing()));
+    for provider in shared.providers.all().iter() {
+        for model in provider.models() {
+            let owners = models.entry(model.to_owned()).or_default();
+            owners.push(provider.name().to_owned());
+        }
+    }
     for name in virtuals.names() {
         models.insert(name.to_owned(), vec!["virtual".to_owned()]);
     }
@@ -130,12 +144,56 @@ impl Search<'_> {
         for link in self.wanted.virtuals.chain(model) {
             let from = self.found.candidates.len();
             match &link.place {
-                Place::Provider(_) | Place::Providers => {},
+                Place::Provider(name) => self.provider(name, &link.model),
+                Place::Providers => self.providers(model.trim()),
                 _ => self.nodes(&sources, &link, model, from),
             }
             self.found.ends.push(self.found.candidates.len());
         }
         drop_again(&mut self.found);
+    }
+
+    /// A provider that is named by the chain. One that is turned off is none.
+    fn provider(&mut self, name: &str, model: &str) {
+        if let Some(provider) = self.shared.providers.find(name) {
+            let upstream_model = provider.upstream_model(model);
+            self.choose(Choice {
+                provider,
+                upstream_model,
+            });
+        }
+    }
+
+    /// Every provider that lists the model, in the order of their standing.
+    fn providers(&mut self, model: &str) {
+        for choice in self.shared.providers.serving(model, (self.wanted.clock)()) {
+            self.choose(choice);
+        }
+    }
+
+    /// One that rests costs no dispatch.
+    fn choose(&mut self, choice: Choice) {
+        if !provider_serves(self.wanted.path) {
+            return;
+        }
+        let Choice {
+            provider,
+            upstream_model,
+        } = choice;
+        if let Some(rest) = provider.rests((self.wanted.clock)()) {
+            self.found.busy.push(provider.target().node.clone());
+            self.found.resting.push((provider, rest));
+            return;
+        }
+        let asked = self.wanted.model.map_or("", str::trim);
+        self.found.candidates.push(Candidate {
+            target: provider.target(),
+            warm: false,
+            context: None,
+            speed: None,
+            send_as: (*upstream_model != *asked).then_some(upstream_model),
+        });
+        self.found.providers.push(provider);
     }
 
     /// The nodes of a link.
@@ -204,11 +262,16 @@ impl Search<'_> {
 
 /// A target that comes up twice for one model is tried at its first place.
 fn drop_again(found: &mut Found) {
-    let mut kept: Vec<(Arc<str>, Option<Arc<str>>)> = Vec::new();
+    let mut kept: Vec<(String, Option<Arc<str>>)> = Vec::new();
     let mut at = 0;
     let ends = found.ends.clone();
     found.candidates.retain(|c| {
-        let key = (c.target.authority.clone(), c.send_as.clone());
+        // Two accounts of one service are two targets.
+        let whose = match c.target.provider() {
+            Some(_) => c.target.node.to_string(),
+            None => c.target.authority.to_string(),
+        };
+        let key = (whose, c.send_as.clone());
         let new = !kept.contains(&key);
         if new {
             kept.push(key);

@@ -15,6 +15,7 @@ pub mod follow;
 pub mod lifetime;
 pub mod named;
 pub mod pool;
+pub mod providers;
 pub mod query;
 pub mod replays;
 pub mod scheduler;

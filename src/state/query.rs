@@ -9,7 +9,8 @@ use crate::rules::engine::EngineId;
 use crate::rules::ids::{JobId, NodeId};
 use crate::wire::broker::NodeRecord;
 use crate::wire::control::{
-    DaemonInfo, ModelList, RouteExplained, Status, Workload, WorkloadFilter, WorkloadList,
+    DaemonInfo, ModelList, ProviderStatus, RouteExplained, Status, Workload, WorkloadFilter,
+    WorkloadList,
 };
 
 use super::fleet::PoolDesk;
@@ -38,6 +39,10 @@ pub trait Queries: Send + Sync {
     fn models(&self, engine: Option<EngineId>, loaded: bool) -> ModelList;
     /// Changes of workloads, from now on; the filter's limit counts for nothing.
     fn follow(&self, filter: WorkloadFilter) -> Follower;
+    /// The fallback providers, in the order of the file.
+    fn providers(&self) -> Vec<ProviderStatus> {
+        Vec::new()
+    }
     /// Where a request for this model would go now; `None` where the facade is not enabled.
     fn route(&self, engine: EngineId, model: &str) -> Option<RouteExplained>;
     /// The node pool, where one is configured: its own questions and changes go there.

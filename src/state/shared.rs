@@ -14,8 +14,8 @@ use crate::rules::ids::{JobId, NodeId};
 use crate::wire::broker::NodeRecord;
 use crate::wire::control::{
     DaemonInfo, FacadeStatus, Mode, ModelEntry, ModelList, NodeKind, NodeState, NodeStatus,
-    RouteExplained, SCHEMA_VERSION, SchedulerStatus, Status, Workload, WorkloadFilter,
-    WorkloadList,
+    ProviderStatus, RouteExplained, SCHEMA_VERSION, SchedulerStatus, Status, Workload,
+    WorkloadFilter, WorkloadList,
 };
 
 use super::discovery::record;
@@ -25,6 +25,7 @@ use super::facade::{FacadeState, Routing};
 use super::fleet::PoolDesk;
 use super::follow::Follower;
 use super::pool::Admissions;
+use super::providers::Providers;
 use super::query::Queries;
 use super::replays::Replays;
 use super::scheduler::Scheduler;
@@ -43,6 +44,8 @@ pub struct Shared {
     pub scheduler: Arc<Scheduler>,
     /// Live and recent workloads.
     pub workloads: Arc<Workloads>,
+    /// What the gateway falls back to.
+    pub providers: Arc<Providers>,
     /// The node pool, once it is there.
     pool: OnceLock<Arc<PoolDesk>>,
     /// Who gives places on its nodes.
@@ -64,12 +67,15 @@ impl Shared {
     ) -> Self {
         let workloads = Arc::new(Workloads::new(info.run_id.clone(), events.clone()));
         let slots = || RwLock::new(EngineId::facades().map(|_| None).collect());
+        let scheduler = Arc::new(scheduler);
+        let providers = Arc::new(Providers::new(scheduler.clone(), Instant::now()));
         Self {
             info,
             settings: Live::new(settings),
             events,
-            scheduler: Arc::new(scheduler),
+            scheduler,
             workloads,
+            providers,
             pool: OnceLock::new(),
             admissions: OnceLock::new(),
             facades: slots(),
@@ -291,7 +297,7 @@ impl Queries for Shared {
                 age_ms: applied_at.map(age),
             },
             workloads: self.workloads.counts(),
-            providers: Vec::new(),
+            providers: self.providers.status(Instant::now()),
             pool: None,
         }
     }
@@ -318,6 +324,10 @@ impl Queries for Shared {
             schema_version: SCHEMA_VERSION,
             models,
         }
+    }
+
+    fn providers(&self) -> Vec<ProviderStatus> {
+        self.providers.status(Instant::now())
     }
 
     fn follow(&self, filter: WorkloadFilter) -> Follower {

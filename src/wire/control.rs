@@ -36,6 +36,7 @@ documents!(
     WorkloadList,
     WorkloadChange,
     ModelList,
+    ProviderList,
     RouteExplained,
     NodeAdded,
     NodeGone
@@ -222,9 +223,73 @@ pub struct Status {
     /// Counts.
     pub workloads: WorkloadCounts,
     /// Fallback providers; empty while none is configured.
-    pub providers: Vec<serde_json::Value>,
+    pub providers: Vec<ProviderStatus>,
     /// The dynamic node pool; null while it is off.
     pub pool: Option<super::pool::PoolStatus>,
+}
+
+/// Whether a provider is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProviderState {
+    /// Yes.
+    Ready,
+    /// Not before its rate limit resets.
+    CoolingDown,
+    /// Not before its circuit is tried again: it failed too often in a row.
+    Open,
+    /// By one request at a time, until one succeeds.
+    HalfOpen,
+}
+
+/// The last failure of a provider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProviderFailure {
+    /// In words.
+    pub text: String,
+    /// How long ago.
+    pub age_ms: u64,
+}
+
+/// A fallback provider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProviderStatus {
+    /// Its name.
+    pub name: String,
+    /// Its OpenAI base.
+    pub base_url: String,
+    /// Its tier.
+    pub tier: u32,
+    /// Whether it is asked.
+    pub state: ProviderState,
+    /// Its place, from 1, in the order in which providers would be asked now for a model that all of
+    /// them have; null while it is not asked.
+    pub standing: Option<u32>,
+    /// What failures cost it among those of its tier.
+    pub penalty_ms: u64,
+    /// Time until it is asked again; 0 unless it is open or cooling down.
+    pub cool_down_ms: u64,
+    /// Failures in a row.
+    pub failures_in_a_row: u32,
+    /// Failures since it is known.
+    pub failures: u64,
+    /// The last one, if any.
+    pub last_failure: Option<ProviderFailure>,
+    /// Requests sent to it since it is known.
+    pub requests: u64,
+    /// Those among them that it answered 429.
+    pub limited: u64,
+    /// Models it is asked for, by our names; empty = those that virtual models name.
+    pub models: Vec<String>,
+}
+
+/// Answer of `providers/list`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProviderList {
+    /// [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Providers in the order of the file.
+    pub providers: Vec<ProviderStatus>,
 }
 
 /// What happened to a workload at one moment.

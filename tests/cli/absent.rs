@@ -12,6 +12,7 @@ fn every_call_says_which_socket_and_how_to_start_a_daemon() {
         &["workloads"],
         &["workloads", "9"],
         &["models"],
+        &["providers"],
         &["replay"],
         &["replay", "--send"],
         &["workloads", "--export", "-"],

@@ -119,11 +119,7 @@ fn show_masks_secrets_and_says_where_values_come_from() {
             .output()
             .unwrap();
         assert_eq!(output.status.code(), Some(0), "{output:?}");
-        // The providers are there, and nothing comes of them yet; in JSON that is in the document.
-        let err = String::from_utf8(output.stderr).unwrap();
-        let told = "warning: providers: read, but this version does nothing with it yet\n";
-        let want = if args.contains(&"--json") { "" } else { told };
-        assert_eq!(err, want);
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
         String::from_utf8(output.stdout).unwrap()
     };
     let text = run(&["config", "show"]);

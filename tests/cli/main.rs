@@ -15,6 +15,7 @@ mod healthcheck;
 mod live;
 mod models;
 mod nodes;
+mod providers;
 mod replay;
 mod route;
 mod schema;

@@ -130,6 +130,7 @@ fn the_documents_are_what_the_help_says() {
         ("workloads", ""),
         ("workloads", "90"),
         ("models", ""),
+        ("providers", ""),
         ("route", "--engine ollama --model qwen3:8b"),
         ("nodes list", ""),
         ("nodes add", "ollama=http://x:2"),

@@ -350,6 +350,27 @@ impl Queries for Canned {
         }
     }
 
+    fn providers(&self) -> Vec<ProviderStatus> {
+        vec![ProviderStatus {
+            name: "groq".into(),
+            base_url: "https://api.groq.com/openai/v1".into(),
+            tier: 1,
+            state: ProviderState::CoolingDown,
+            standing: None,
+            penalty_ms: 2_000,
+            cool_down_ms: 11_500,
+            failures_in_a_row: 2,
+            failures: 3,
+            last_failure: Some(ProviderFailure {
+                text: "answered 503".into(),
+                age_ms: 61_000,
+            }),
+            requests: 40,
+            limited: 5,
+            models: vec!["llama".into()],
+        }]
+    }
+
     fn workloads(&self, filter: &WorkloadFilter) -> WorkloadList {
         *self.filter.lock().unwrap() = Some(filter.clone());
         let mut failed = workload("ollama", 88, WorkloadState::Failed);

@@ -22,6 +22,7 @@ mod looping;
 mod nodes;
 mod pool;
 mod ports;
+mod providers;
 mod reload;
 mod replay;
 mod serving;

@@ -9,6 +9,7 @@ pub mod certs;
 pub mod client;
 pub mod daemon;
 pub mod engine;
+pub mod provider;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU16, Ordering};

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::rules::candidates::{Candidate, Exclusion};
 use crate::rules::discovery::Node;
@@ -45,6 +46,12 @@ pub fn explain(shared: &Shared, gateway: &FacadeState, model: &str) -> RouteExpl
     for source in &sources {
         left_out.extend(of_source(source, &found, &asked));
     }
+    left_out.extend(found.resting.iter().map(|(provider, rest)| RouteExcluded {
+        node: provider.target().node.clone(),
+        name: provider.name().to_owned(),
+        near: Vec::new(),
+        reason: rest.why.to_string(),
+    }));
     let known = chain::models(shared, gateway, &virtuals);
     RouteExplained {
         schema_version: SCHEMA_VERSION,
@@ -76,6 +83,7 @@ fn found(
     let wanted = Wanted {
         model: Some(model),
         path: PATH,
+        clock: Instant::now,
         virtuals,
         demand: &mut || 0,
         routing: &|source| source.routing(),

@@ -21,6 +21,8 @@ pub mod state {
     pub mod follow;
     #[path = "../../../src/state/scheduler.rs"]
     pub mod scheduler;
+    #[path = "../../../src/state/providers/standing.rs"]
+    pub mod standing;
     #[path = "../../../src/state/told.rs"]
     pub mod told;
     #[path = "../../../src/state/workloads.rs"]
@@ -29,6 +31,6 @@ pub mod state {
 
 /// In the place of `src/sync.rs`.
 pub mod sync {
-    pub use loom::sync::atomic::{AtomicU8, Ordering};
-    pub use loom::sync::{Mutex, MutexGuard};
+    pub use loom::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+    pub use loom::sync::{Mutex, MutexGuard, RwLock};
 }

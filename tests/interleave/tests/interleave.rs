@@ -313,3 +313,52 @@ fn no_order_of_requests_and_snapshots_leaves_a_count_behind() {
         is_at_rest(&scheduler, &candidates);
     });
 }
+
+/// Whatever comes between: one probe at a time, and an end that lets the next one through only by
+/// what is so after it.
+#[test]
+fn one_probe_at_a_time_goes_to_a_provider() {
+    use interleave::rules::provider::circuit::Pass;
+    use interleave::rules::provider::verdict::Verdict;
+    use interleave::state::standing::Standing;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    for end in [None, Some(Verdict::failure("x")), Some(Verdict::Success)] {
+        every_order(Some(3), move || {
+            let standing = Arc::new(Standing::default());
+            standing.limit(10);
+            // Not loom's: they are looked at, not met at.
+            let (under_way, probes) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+            let ask = |end: Option<Verdict>| {
+                let (standing, under_way) = (standing.clone(), under_way.clone());
+                let probes = probes.clone();
+                move || match standing.admit(10) {
+                    Ok(Pass::Probe) => {
+                        assert_eq!(under_way.fetch_add(1, Ordering::SeqCst), 0, "a second probe");
+                        probes.fetch_add(1, Ordering::SeqCst);
+                        loom::thread::yield_now();
+                        under_way.fetch_sub(1, Ordering::SeqCst);
+                        match end {
+                            None => standing.give_back(),
+                            Some(verdict) => standing.settle(Pass::Probe, verdict, 10),
+                        }
+                        true
+                    },
+                    Ok(Pass::Plain) => false,
+                    Err(_) => false,
+                }
+            };
+            let others = [spawn(ask(end.clone())), spawn(ask(end.clone()))];
+            ask(end.clone())();
+            for other in others {
+                other.join().unwrap();
+            }
+            let probes = probes.load(Ordering::SeqCst);
+            assert!(probes >= 1, "nobody was let through");
+            if end == Some(Verdict::Success) {
+                assert_eq!(probes, 1, "a second probe after it was closed");
+                assert_eq!(standing.look(10), Ok(Pass::Plain));
+            }
+        });
+    }
+}
