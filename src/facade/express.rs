@@ -411,7 +411,7 @@ impl Passing {
             }
         })?;
         if any {
-            self.alive.seen(report.facade(), &target.node);
+            self.alive.seen(report.facade(), target);
         }
         Ok(used)
     }

@@ -21,7 +21,6 @@ use tokio::time::{Instant, Sleep};
 use crate::net::upstream::Connection;
 use crate::rules::budget::Cap;
 use crate::rules::candidates::Target;
-use crate::rules::ids::NodeId;
 use crate::rules::usage::Tap;
 use crate::state::activity::EVERY;
 use crate::state::events::Notice;
@@ -67,9 +66,10 @@ pub struct Liveness(Option<Instant>);
 
 impl Liveness {
     /// Bytes of the node's answer go to the client.
-    pub fn seen(&mut self, facade: &Facade, node: &NodeId) {
-        let context = &facade.context;
-        if !context.shared.events.heard() {
+    pub fn seen(&mut self, facade: &Facade, target: &Target) {
+        let (context, node) = (&facade.context, &target.node);
+        // A provider is nobody's machine.
+        if !context.shared.events.heard() || target.provider().is_some() {
             return;
         }
         let now = Instant::now();
@@ -183,7 +183,7 @@ impl Relay {
         if let Some(tap) = &mut self.tap {
             tap.push(data, self.report.arrived().elapsed().as_micros() as u64);
         }
-        self.alive.seen(self.report.facade(), &self.target.node);
+        self.alive.seen(self.report.facade(), &self.target);
     }
 
     fn poll_held(&mut self) -> Option<Frame<Bytes>> {
