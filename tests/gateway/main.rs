@@ -12,6 +12,7 @@ mod support;
 mod bodies;
 mod broker;
 mod chain;
+mod providers;
 mod surface;
 
 use serde_json::{Value, json};

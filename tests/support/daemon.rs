@@ -235,7 +235,13 @@ impl Standalone {
     /// `serve` with the gateway alone on a free port and these arguments, once it is ready.
     #[track_caller]
     pub fn gateway(world: &World, args: &[&str]) -> Self {
-        Self::on_free_port(world, "gateway", args, &|_| {})
+        Self::gateway_with(world, args, &|_| {})
+    }
+
+    /// The same; `change` may give the command another environment.
+    #[track_caller]
+    pub fn gateway_with(world: &World, args: &[&str], change: &dyn Fn(&mut Command)) -> Self {
+        Self::on_free_port(world, "gateway", args, change)
     }
 
     /// The same; `change` may give the command another environment or another stderr.
