@@ -13,6 +13,7 @@ mod bodies;
 mod broker;
 mod chain;
 mod providers;
+mod reload;
 mod surface;
 
 use serde_json::{Value, json};
