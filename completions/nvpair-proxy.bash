@@ -827,7 +827,7 @@ _nvpair__proxy() {
             return 0
             ;;
         nvpair__proxy__subcmd__healthcheck)
-            opts="-v -q -h --socket --json --verbose --quiet --color --help ollama lmstudio llamacpp"
+            opts="-v -q -h --socket --json --verbose --quiet --color --help ollama lmstudio llamacpp gateway"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1346,7 +1346,7 @@ _nvpair__proxy() {
             fi
             case "${prev}" in
                 --engine)
-                    COMPREPLY=($(compgen -W "ollama lmstudio llamacpp" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "ollama lmstudio llamacpp gateway" -- "${cur}"))
                     return 0
                     ;;
                 --socket)
@@ -1926,7 +1926,7 @@ _nvpair__proxy() {
                     return 0
                     ;;
                 --engine)
-                    COMPREPLY=($(compgen -W "ollama lmstudio llamacpp" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "ollama lmstudio llamacpp gateway" -- "${cur}"))
                     return 0
                     ;;
                 --speed)
@@ -1956,7 +1956,7 @@ _nvpair__proxy() {
             fi
             case "${prev}" in
                 --engine)
-                    COMPREPLY=($(compgen -W "ollama lmstudio llamacpp" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "ollama lmstudio llamacpp gateway" -- "${cur}"))
                     return 0
                     ;;
                 --model)
@@ -2063,7 +2063,7 @@ _nvpair__proxy() {
             return 0
             ;;
         nvpair__proxy__subcmd__set__subcmd__port)
-            opts="-v -q -h --socket --json --verbose --quiet --color --help ollama lmstudio llamacpp"
+            opts="-v -q -h --socket --json --verbose --quiet --color --help ollama lmstudio llamacpp gateway"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2114,7 +2114,7 @@ _nvpair__proxy() {
             fi
             case "${prev}" in
                 --engine)
-                    COMPREPLY=($(compgen -W "ollama lmstudio llamacpp" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "ollama lmstudio llamacpp gateway" -- "${cur}"))
                     return 0
                     ;;
                 --state)

@@ -103,7 +103,8 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand set-port" -s q
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand set-port" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l engine -d 'Only this facade' -r -f -a "ollama\t''
 lmstudio\t''
-llamacpp\t''"
+llamacpp\t''
+gateway\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l state -d 'Only those in this state' -r -f -a "queued\t''
 running\t''
 completed\t''
@@ -124,7 +125,8 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -s 
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand models" -l engine -d 'Only this facade' -r -f -a "ollama\t''
 lmstudio\t''
-llamacpp\t''"
+llamacpp\t''
+gateway\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand models" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand models" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
@@ -144,7 +146,8 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand providers" -s 
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand providers" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -l engine -d 'Engine of the facade' -r -f -a "ollama\t''
 lmstudio\t''
-llamacpp\t''"
+llamacpp\t''
+gateway\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -l model -d 'Model, as a request would name it' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
@@ -291,7 +294,8 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l sin
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l last -d 'Only the newest N' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l engine -d 'Only this facade\'s' -r -f -a "ollama\t''
 lmstudio\t''
-llamacpp\t''"
+llamacpp\t''
+gateway\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l speed -d 'Let requests follow each other X times as fast as recorded, 0.01 to 1000' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
@@ -461,6 +465,6 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -l mode
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from add" -f -a "(__fish_nvpair_proxy_live)"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from remove" -f -a "(__fish_nvpair_proxy_live)"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand select; and not __fish_seen_subcommand_from ollama lmstudio llamacpp" -f -a "ollama lmstudio llamacpp"
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand set-port; and not __fish_seen_subcommand_from ollama lmstudio llamacpp" -f -a "ollama lmstudio llamacpp"
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand healthcheck; and not __fish_seen_subcommand_from ollama lmstudio llamacpp" -f -a "ollama lmstudio llamacpp"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand set-port; and not __fish_seen_subcommand_from ollama lmstudio llamacpp gateway" -f -a "ollama lmstudio llamacpp gateway"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand healthcheck; and not __fish_seen_subcommand_from ollama lmstudio llamacpp gateway" -f -a "ollama lmstudio llamacpp gateway"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions; and not __fish_seen_subcommand_from bash elvish fish powershell zsh" -f -a "bash elvish fish powershell zsh"
