@@ -51,6 +51,9 @@
 //! 6. Content commits: the lane streams, [`rules::usage`] reads the counts. Whatever happens,
 //!    `facade::report` sends one last event, also when it is dropped.
 //!
+//! On the gateway a request goes along a chain ([`rules::gateway`]): `state::chain` gathers candidates
+//! from what is known of every engine, then [`state::providers`]; `facade::gateway` answers the rest.
+//!
 //! A peer's request comes over TLS ([`net::tls`], [`net::members`]) and takes another way:
 //! `facade::ingress` checks its certificate and hands it to this machine's engine.
 //!
