@@ -122,11 +122,15 @@ impl Workloads {
             self.count(None, State::Queued);
             job.send(&inner, WorkloadNotice::Submitted, first);
         }
-        let mut recent = self.recent();
-        if recent.len() >= KEPT {
-            recent.pop_front();
-        }
-        recent.push_back(job.clone());
+        let oldest = {
+            let mut recent = self.recent();
+            let full = recent.len() >= KEPT;
+            let oldest = full.then(|| recent.pop_front());
+            recent.push_back(job.clone());
+            oldest
+        };
+        // Let go where nobody waits for it.
+        drop(oldest);
         job
     }
 

@@ -33,7 +33,8 @@ impl Framing {
     /// The framing that a `Content-Type` tells; anything unknown counts as one document.
     pub fn of(content_type: Option<&str>) -> Self {
         let essence = content_type.and_then(|t| t.split(';').next());
-        let is = |kind: &str| essence.is_some_and(|e| e.trim().eq_ignore_ascii_case(kind));
+        let essence = essence.unwrap_or_default().trim();
+        let is = |kind: &str| essence.eq_ignore_ascii_case(kind);
         if is("text/event-stream") {
             Self::Sse
         } else if is("application/x-ndjson") || is("application/jsonl") {
