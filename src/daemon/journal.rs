@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use crate::state::workloads::{Finished, Workloads};
 use crate::store::journal::Journal;
-use crate::wire::journal::Record;
+use crate::wire::journal::Entry;
 
 /// The last records have this long to reach the disk.
 const FLUSH_TIME: Duration = Duration::from_millis(500);
 
 impl Finished for Journal {
-    fn finished(&self, record: Box<Record>) {
-        self.append(record);
+    fn finished(&self, entry: &Entry<'_>) {
+        self.append(entry);
     }
 }
 

@@ -18,7 +18,7 @@ use crate::net::usage_collector::{Collector, CollectorAddress, Sending};
 use crate::rules::ids::NodeId;
 use crate::state::workloads::{Finished, Workloads};
 use crate::store::usage_file::UsageFile;
-use crate::wire::journal::Record;
+use crate::wire::journal::Entry;
 use crate::wire::pool::{CollectorUsage, PoolUsage};
 use crate::wire::usage_event::UsageEvent;
 
@@ -149,19 +149,18 @@ impl Sinks {
 }
 
 impl Finished for Sinks {
-    fn finished(&self, record: Box<Record>) {
+    fn finished(&self, entry: &Entry<'_>) {
         let event = UsageEvent::of(
-            &record,
+            entry,
             Uuid::new_v4().to_string(),
-            moment(record.ended_at),
+            moment(entry.ended_at),
             |node| (self.keys)(node),
         );
-        let event = Arc::new(event);
         if let Some(file) = &self.file {
-            file.append(event.clone());
+            file.append(&event);
         }
         if let Some(collector) = &self.collector {
-            collector.send(event);
+            collector.send(Arc::new(event));
         }
     }
 }

@@ -69,6 +69,8 @@ pub struct Express {
     facade: Facade,
     door: Arc<Door>,
     client: IpAddr,
+    /// The same as text.
+    shown: String,
     io: ClientIo<Stream>,
     buf: BytesMut,
     phase: watch::Receiver<Phase>,
@@ -92,6 +94,7 @@ impl Express {
             facade,
             door,
             client,
+            shown: client.to_string(),
             io,
             buf: BytesMut::new(),
             phase,
@@ -139,7 +142,7 @@ impl Express {
     /// The next request, if it is plain and on an inference route; nothing of another is consumed.
     async fn next(&mut self) -> Result<Option<(Box<Plain>, &'static str)>, Over> {
         loop {
-            match request::admit(&self.buf, self.client) {
+            match request::admit(&self.buf, &self.shown) {
                 Admission::Other => return Ok(None),
                 Admission::Plain(plain) => {
                     let admitted = self.admitted(&plain).map(|path| (plain, path));

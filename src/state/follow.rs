@@ -23,32 +23,40 @@ struct Change {
 }
 
 /// Where changes come from.
-pub struct Feed(broadcast::Sender<Arc<Change>>);
+pub struct Feed {
+    changes: broadcast::Sender<Arc<Change>>,
+    /// Held by each follower too. The channel knows them behind a lock, and every request asks.
+    followed: Arc<()>,
+}
 
 impl Default for Feed {
     fn default() -> Self {
-        Self(broadcast::Sender::new(BUFFER))
+        Self {
+            changes: broadcast::Sender::new(BUFFER),
+            followed: Arc::default(),
+        }
     }
 }
 
 impl Feed {
     /// Whether anybody follows: lets the request path skip building what nobody reads.
     pub fn is_followed(&self) -> bool {
-        self.0.receiver_count() > 0
+        Arc::strong_count(&self.followed) > 1
     }
 
     /// Tells of a change. Never waits.
     pub fn publish(&self, seq: u64, workload: Workload) {
         // The last follower may have gone just now.
-        drop(self.0.send(Arc::new(Change { seq, workload })));
+        drop(self.changes.send(Arc::new(Change { seq, workload })));
     }
 
     /// Follows from now on.
     pub fn follow(&self, filter: WorkloadFilter) -> Follower {
         Follower {
-            changes: self.0.subscribe(),
+            changes: self.changes.subscribe(),
             filter,
             missed: 0,
+            _follows: self.followed.clone(),
         }
     }
 }
@@ -58,6 +66,7 @@ pub struct Follower {
     changes: broadcast::Receiver<Arc<Change>>,
     filter: WorkloadFilter,
     missed: u64,
+    _follows: Arc<()>,
 }
 
 impl Follower {
@@ -143,7 +152,20 @@ mod tests {
         feed.publish(2, workload(2, State::Failed));
         let got = f.next().await.unwrap();
         assert_eq!((got.workload.id.0, got.seq, got.missed), (2, 2, 0));
+        let other = feed.follow(WorkloadFilter::default());
+        drop(other);
+        assert!(feed.is_followed(), "by the first one");
+        drop(f);
+        assert!(!feed.is_followed());
+    }
+
+    #[tokio::test]
+    async fn a_feed_that_ends_ends_its_followers() {
+        let feed = Feed::default();
+        let mut f = feed.follow(WorkloadFilter::default());
+        feed.publish(1, workload(1, State::Failed));
         drop(feed);
+        assert!(f.next().await.is_some());
         assert!(f.next().await.is_none());
     }
 

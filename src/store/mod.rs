@@ -1,6 +1,7 @@
 //! Layer 2: what outlives the process.
 
 pub mod atomic;
+mod batched;
 pub mod certificate;
 pub mod journal;
 pub mod nodes;

@@ -3,12 +3,16 @@
 //! Owns: the record and its version. Leaves to others: the files (`store::journal`), when a record is
 //! made (`state::workloads`). Operational data only: never a prompt, a message, an answer or a header.
 
+mod entry;
+
 use serde::{Deserialize, Serialize};
 
 use super::broker::{Stats, WorkloadState};
 use crate::rules::engine::EngineId;
 use crate::rules::ids::{JobId, NodeId, RunId};
 use crate::rules::outcome::Failure;
+
+pub use entry::Entry;
 
 /// Version of a line. Raised when a field changes its meaning or goes.
 pub const VERSION: u32 = 1;
@@ -29,7 +33,8 @@ impl Framing {
     /// The framing that a `Content-Type` tells; anything unknown counts as one document.
     pub fn of(content_type: Option<&str>) -> Self {
         let essence = content_type.and_then(|t| t.split(';').next());
-        let is = |kind: &str| essence.is_some_and(|e| e.trim().eq_ignore_ascii_case(kind));
+        let essence = essence.unwrap_or_default().trim();
+        let is = |kind: &str| essence.eq_ignore_ascii_case(kind);
         if is("text/event-stream") {
             Self::Sse
         } else if is("application/x-ndjson") || is("application/jsonl") {
@@ -77,9 +82,9 @@ impl From<Failure> for AttemptOutcome {
 
 /// One try on one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Attempt {
+pub struct Attempt<N = NodeId> {
     /// The node.
-    pub node: NodeId,
+    pub node: N,
     /// Milliseconds from arrival to its dispatch.
     pub at_ms: u64,
     /// Load of the node then: pending, pressure, reserved.
@@ -88,6 +93,19 @@ pub struct Attempt {
     pub outcome: AttemptOutcome,
     /// HTTP status, if it got that far.
     pub status: Option<u16>,
+}
+
+impl<N> Attempt<N> {
+    /// The same one, with its node told otherwise.
+    pub fn on<M>(&self, node: M) -> Attempt<M> {
+        Attempt {
+            node,
+            at_ms: self.at_ms,
+            load: self.load,
+            outcome: self.outcome,
+            status: self.status,
+        }
+    }
 }
 
 /// A finished workload.

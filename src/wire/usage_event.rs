@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::journal::{AttemptOutcome, Record};
+use super::journal::{AttemptOutcome, Entry};
 use crate::rules::engine::EngineId;
 use crate::rules::ids::{JobId, NodeId, RunId};
 use crate::rules::workload::State;
@@ -83,16 +83,16 @@ pub struct UsageEvent {
 }
 
 impl UsageEvent {
-    /// The event of a record. `key` names the key of a node.
+    /// The event of a finished workload. `key` names the key of a node.
     pub fn of(
-        record: &Record,
+        record: &Entry<'_>,
         event_id: String,
         occurred_at: String,
         key: impl FnOnce(&NodeId) -> Option<String>,
     ) -> Self {
         let last = record.attempts.last();
-        let node = last.map(|a| a.node.clone());
-        let stats = record.stats.as_ref();
+        let node = last.map(|a| a.node).cloned();
+        let stats = record.stats;
         Self {
             v: VERSION,
             event_id,
@@ -116,7 +116,7 @@ impl UsageEvent {
     }
 }
 
-fn status(record: &Record) -> UsageStatus {
+fn status(record: &Entry<'_>) -> UsageStatus {
     let too_slow = |outcome| {
         matches!(
             outcome,
@@ -140,9 +140,34 @@ pub struct UsageBatch<E> {
     pub events: Vec<E>,
 }
 
+/// An event for tests, told from others by its id (`id-` and the number).
+#[cfg(test)]
+pub(crate) fn sample(n: u64) -> UsageEvent {
+    UsageEvent {
+        v: VERSION,
+        event_id: format!("id-{n}"),
+        occurred_at: "2026-01-01T00:00:00.000Z".into(),
+        vendor: VENDOR.into(),
+        key: None,
+        engine: EngineId::parse("ollama").expect("it is one"),
+        node: None,
+        model: "m".into(),
+        run_id: RunId::from_bytes([1; 8]),
+        request_id: JobId(n),
+        status: UsageStatus::Success,
+        http_status: Some(200),
+        attempts: 1,
+        prompt_tokens: None,
+        completion_tokens: None,
+        estimated: false,
+        duration_ms: 1,
+        ttft_ms: None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::journal::Attempt;
+    use super::super::journal::{Attempt, Record};
     use super::*;
     use crate::rules::usage::Stats;
 
@@ -187,7 +212,7 @@ mod tests {
     fn a_request_is_one_event_whatever_it_was_tried_on() {
         let record = record(State::Completed, Some(200), AttemptOutcome::Committed);
         let key = |node: &NodeId| (node.as_str() == "b").then(|| "key-b".to_owned());
-        let event = UsageEvent::of(&record, "id".into(), "now".into(), key);
+        let event = UsageEvent::of(&Entry::from(&record), "id".into(), "now".into(), key);
         let json = serde_json::to_value(&event).unwrap();
         assert_eq!(
             json,
@@ -224,14 +249,16 @@ mod tests {
             (State::Failed, Some(502), O::NoContent, UsageStatus::Timeout),
         ] {
             assert_eq!(
-                status(&record(state, http, outcome)),
+                status(&Entry::from(&record(state, http, outcome))),
                 want,
                 "{state:?} {http:?}"
             );
         }
         let mut nowhere = record(State::Failed, Some(503), O::Refused);
         nowhere.attempts.clear();
-        let event = UsageEvent::of(&nowhere, String::new(), String::new(), |_| Some("k".into()));
+        let event = UsageEvent::of(&Entry::from(&nowhere), String::new(), String::new(), |_| {
+            Some("k".into())
+        });
         assert_eq!((event.node, event.key, event.attempts), (None, None, 0));
     }
 }

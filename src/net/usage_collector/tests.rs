@@ -11,31 +11,10 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::rules::engine::EngineId;
-use crate::rules::ids::{JobId, RunId};
-use crate::wire::usage_event::UsageStatus;
+use crate::wire::usage_event::sample;
 
 fn event(n: u64) -> Arc<UsageEvent> {
-    Arc::new(UsageEvent {
-        v: 1,
-        event_id: format!("id-{n}"),
-        occurred_at: "2026-01-01T00:00:00.000Z".into(),
-        vendor: "local".into(),
-        key: None,
-        engine: EngineId::parse("ollama").unwrap(),
-        node: None,
-        model: "m".into(),
-        run_id: RunId::from_bytes([1; 8]),
-        request_id: JobId(n),
-        status: UsageStatus::Success,
-        http_status: Some(200),
-        attempts: 1,
-        prompt_tokens: None,
-        completion_tokens: None,
-        estimated: false,
-        duration_ms: 1,
-        ttft_ms: None,
-    })
+    Arc::new(sample(n))
 }
 
 /// What the peer does with a batch; it keeps the ids of all that it saw.

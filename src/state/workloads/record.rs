@@ -4,14 +4,14 @@
 
 use crate::rules::ids::NodeId;
 use crate::rules::reservations::Load;
-use crate::wire::journal::{Attempt, AttemptOutcome, Record, VERSION};
+use crate::wire::journal::{Attempt, AttemptOutcome, Entry, Record};
 
 use super::{Inner, Job, Step};
 
 /// Takes finished workloads. Called on the task of the request: must not block.
 pub trait Finished: Send + Sync {
     /// Takes one.
-    fn finished(&self, record: Box<Record>);
+    fn finished(&self, entry: &Entry<'_>);
 }
 
 /// The load that was shown when a node was chosen.
@@ -24,38 +24,37 @@ impl Job {
     pub(super) fn finished_record(&self) -> Option<Record> {
         let inner = self.lock();
         let ended_at = inner.ended_at?;
-        Some(*self.record(&inner, ended_at))
+        Some(self.entry(&inner, ended_at).to_record())
     }
 
-    /// The record of a job that ended at this Unix millisecond.
-    pub(super) fn record(&self, inner: &Inner, ended_at: u64) -> Box<Record> {
+    /// What is told of a job that ended at this Unix millisecond.
+    pub(super) fn entry<'a>(&'a self, inner: &'a Inner, ended_at: u64) -> Entry<'a> {
         let a = &self.admission;
-        Box::new(Record {
-            v: VERSION,
-            run_id: self.all.run_id.clone(),
+        Entry {
+            run_id: &self.all.run_id,
             engine: a.engine,
             id: a.id,
-            model: a.model.clone(),
-            path: a.path.to_owned(),
+            model: &a.model,
+            path: a.path,
             body_bytes: a.body_bytes,
             created_at: a.created_at,
             started_at: inner.started_at,
             ended_at,
             state: inner.life.state(),
             status: inner.status,
-            error: inner.error.clone(),
+            error: inner.error.as_deref(),
             framing: inner.framing,
             attempts: attempts(inner),
-            stats: inner.stats.clone(),
-        })
+            stats: inner.stats.as_ref(),
+        }
     }
 }
 
 /// Each dispatch with what followed it; what nothing followed was under way at the end.
-fn attempts(inner: &Inner) -> Vec<Attempt> {
-    let mut all: Vec<Attempt> = Vec::with_capacity(1);
-    let settle = |node: &NodeId, outcome, status, all: &mut Vec<Attempt>| {
-        if let Some(last) = all.last_mut().filter(|l| l.node == *node) {
+fn attempts(inner: &Inner) -> Vec<Attempt<&NodeId>> {
+    let mut all: Vec<Attempt<&NodeId>> = Vec::with_capacity(1);
+    let settle = |node: &NodeId, outcome, status, all: &mut Vec<Attempt<&NodeId>>| {
+        if let Some(last) = all.last_mut().filter(|l| l.node == node) {
             last.outcome = outcome;
             last.status = status;
         }
@@ -63,7 +62,7 @@ fn attempts(inner: &Inner) -> Vec<Attempt> {
     for (at, step) in &inner.timeline {
         match step {
             Step::Dispatched(node, load) => all.push(Attempt {
-                node: node.clone(),
+                node,
                 at_ms: u64::from(*at),
                 load: terms(load),
                 outcome: AttemptOutcome::Abandoned,

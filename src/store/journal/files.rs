@@ -7,6 +7,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use crate::store::batched::{append_to, first, fitting};
 use crate::wire::journal::Record;
 
 /// A file is closed before it grows over this.
@@ -108,49 +109,27 @@ impl Files {
         }
     }
 
-    /// Appends whole lines, as many as go into a file in one write; how many are in, and why not all.
-    pub(super) fn append(&mut self, lines: &[Vec<u8>]) -> (usize, io::Result<()>) {
-        let mut written = 0;
-        while written < lines.len() {
-            match self.append_some(&lines[written..]) {
-                Ok(n) => written += n,
-                Err(e) => {
-                    // The next batch looks at the folder anew: it may have been cleaned or replaced.
-                    self.current = None;
-                    return (written, Err(e));
-                },
-            }
-        }
-        (written, Ok(()))
-    }
-
-    fn append_some(&mut self, lines: &[Vec<u8>]) -> io::Result<usize> {
-        let current = match self.current.take() {
+    /// Appends whole lines, as many as go into a file, in one write; how many bytes are in.
+    ///
+    /// # Errors
+    /// None of them is. The next time the folder is looked at anew: it may have been cleaned or
+    /// replaced.
+    pub(super) fn append(&mut self, lines: &[u8]) -> io::Result<usize> {
+        let mut current = match self.current.take() {
             Some(current) => current,
             None => self.resume()?,
         };
-        let room = self.file_bytes.saturating_sub(current.len);
-        let current = match (lines[0].len() as u64) > room && current.len > 0 {
-            true => self.turn_over(current.number)?,
-            false => current,
-        };
-        let current = self.current.insert(current);
-        let mut batch = lines[0].clone();
-        let mut n = 1;
-        let room = self.file_bytes.saturating_sub(current.len);
-        for line in &lines[1..] {
-            if (batch.len() + line.len()) as u64 > room {
-                break;
+        let room = |len: u64| fitting(lines, self.file_bytes.saturating_sub(len));
+        let mut n = room(current.len);
+        if n == 0 {
+            if current.len > 0 {
+                current = self.turn_over(current.number)?;
             }
-            batch.extend_from_slice(line);
-            n += 1;
+            n = room(current.len).max(first(lines));
         }
-        if let Err(e) = current.file.write_all(&batch) {
-            // A part may be in. Failing that, the torn line is found when the file is opened again.
-            drop(current.file.set_len(current.len));
-            return Err(e);
-        }
-        current.len += batch.len() as u64;
+        append_to(&mut current.file, current.len, &lines[..n])?;
+        current.len += n as u64;
+        self.current = Some(current);
         Ok(n)
     }
 

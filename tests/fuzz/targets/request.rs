@@ -2,14 +2,12 @@
 
 #![no_main]
 
-use std::net::{IpAddr, Ipv4Addr};
-
 use libfuzzer_sys::fuzz_target;
 use nvpair_proxy::net::h1::request::{Admission, admit};
 use nvpair_proxy::net::h1::strict::Requests;
 use nvpair_proxy_fuzz::PIECES;
 
-const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const HERE: &str = "127.0.0.1";
 
 fuzz_target!(|raw: &[u8]| {
     lanes(raw);
