@@ -107,7 +107,9 @@ impl Lane for Exchange {
         round: &mut Round,
         target: &Arc<Target>,
     ) -> Result<(Committed, Commit), Lost> {
-        let mut request = Some(self.request(target));
+        let mut request = self.request(target);
+        round.report.pass_trace(request.headers_mut());
+        let mut request = Some(request);
         attempt::run(round, target, &mut request).await
     }
 }

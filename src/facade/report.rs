@@ -10,15 +10,18 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use http::{Method, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use tokio::time::Instant;
 
 use crate::net::client_io::Door;
 use crate::rules::candidates::Target;
+use crate::rules::engine::{RouteKind, Verb};
 use crate::rules::ids::{JobId, NodeId};
 use crate::rules::outcome::{End, Failure};
 use crate::rules::pool::blame::{Ended, Outcome};
 use crate::rules::pool::ema::Sample;
+use crate::rules::semantics::{self, ErrorType, Operation};
+use crate::rules::trace_context::{TRACEPARENT, TRACESTATE};
 use crate::rules::usage::Stats;
 use crate::state::events::Notice;
 use crate::state::facade::InFlight;
@@ -28,6 +31,7 @@ use crate::state::pool::Lease;
 use crate::state::scheduler::Claim;
 use crate::state::settings::RequestSettings;
 use crate::state::workloads::{Admission, Job};
+use crate::telemetry::request::{About, Ending, Outgoing, Seen};
 use crate::wire::broker::{RequestFinished, RequestStarted};
 
 use super::Facade;
@@ -60,7 +64,8 @@ pub struct Account {
     method: Method,
     uri: Uri,
     arrived: Instant,
-    created_at: u64,
+    /// Unix nanoseconds of its arrival.
+    created_ns: u64,
     node: Option<NodeId>,
     target: Cow<'static, str>,
     status: u16,
@@ -77,6 +82,10 @@ pub struct Account {
     truncated: bool,
     /// The target that answers it.
     answering: Option<Arc<Target>>,
+    /// What telemetry sees of it, where anything is wanted.
+    seen: Option<Seen>,
+    /// The model of a request that no workload was made of.
+    asked: Option<Box<str>>,
     _counted: InFlight,
 }
 
@@ -93,7 +102,7 @@ impl Report {
             method,
             uri,
             arrived: Instant::now(),
-            created_at: unix.as_millis() as u64,
+            created_ns: unix.as_nanos() as u64,
             node: None,
             target: Cow::Borrowed(""),
             status: 0,
@@ -107,6 +116,8 @@ impl Report {
             lease: None,
             truncated: false,
             answering: None,
+            seen: None,
+            asked: None,
             _counted: facade.state.enter(),
         }))
     }
@@ -157,7 +168,7 @@ impl Account {
             model,
             path,
             body_bytes,
-            created_at: self.created_at,
+            created_at: self.created_ns / 1_000_000,
             arrived: self.arrived,
             owners,
         }));
@@ -168,8 +179,102 @@ impl Account {
         self.lease = Some(lease);
     }
 
+    /// The caller's lines of trace context. Once, at the beginning.
+    pub fn see<'a>(
+        &mut self,
+        parents: impl Iterator<Item = &'a [u8]>,
+        states: impl Iterator<Item = &'a [u8]> + Clone,
+    ) {
+        let telemetry = &self.facade.context.telemetry;
+        self.seen = telemetry.see(parents, states, self.created_ns);
+    }
+
+    /// The same out of a library's head.
+    pub fn see_headers(&mut self, headers: &HeaderMap) {
+        if self.facade.context.telemetry.is_on() {
+            let lines = |name: &str| -> Vec<&[u8]> {
+                let lines = headers.get_all(name).iter();
+                lines.map(HeaderValue::as_bytes).collect()
+            };
+            let (parents, states) = (lines(TRACEPARENT), lines(TRACESTATE));
+            self.see(parents.into_iter(), states.into_iter());
+        }
+    }
+
+    /// What its next target is told of the trace; `None` = the caller's lines pass as they came.
+    pub fn outgoing(&self) -> Option<Outgoing> {
+        self.seen.as_ref()?.outgoing()
+    }
+
+    /// Puts the trace into the head of a request to a target.
+    pub fn pass_trace(&self, headers: &mut HeaderMap) {
+        let Some(trace) = self.outgoing() else { return };
+        if let Ok(parent) = HeaderValue::from_bytes(&trace.parent) {
+            headers.insert(HeaderName::from_static(TRACEPARENT), parent);
+        }
+        if !trace.keeps_state {
+            headers.remove(TRACESTATE);
+        }
+    }
+
+    /// An attempt at this target begins.
+    pub fn dispatched(&mut self, target: &Arc<Target>) {
+        if let Some(seen) = &mut self.seen {
+            seen.dispatched(&self.facade.context.telemetry, target);
+        }
+    }
+
+    /// It names this model, and we answer it ourselves.
+    pub fn asked_for(&mut self, model: &str) {
+        if self.seen.is_some() && self.job.is_none() {
+            self.asked = Some(model.into());
+        }
+    }
+
+    /// What telemetry is told of it besides how it ended.
+    fn about(&self) -> (About<'_>, Option<&'static str>) {
+        let engine = self.facade.state.engine();
+        let verb = match self.method {
+            Method::POST => Some(Verb::Post),
+            Method::GET => Some(Verb::Get),
+            _ => None,
+        };
+        let mut routes = engine.spec().routes.iter();
+        let route = routes.find(|r| Some(r.verb) == verb && r.path == self.uri.path());
+        let runs = route.filter(|r| r.kind == RouteKind::Inference);
+        let job = self.job.as_ref().map(|job| job.model());
+        let about = About {
+            engine,
+            arrived: self.arrived,
+            operation: runs.map(|r| Operation::of(r.path)),
+            model: job.or(self.asked.as_deref()),
+        };
+        (about, route.map(|r| r.path))
+    }
+
+    fn tell(&self, seen: Seen, end: &End) {
+        let (about, route) = self.about();
+        let (run, engine) = (self.facade.context.shared.workloads.run_id(), about.engine);
+        let ending = Ending {
+            state: end.clone().terminal().0,
+            error: ErrorType::of_end(end, self.status, self.truncated),
+            status: (self.status != 0).then_some(self.status),
+            truncated: self.truncated,
+            owned: self.job.is_some(),
+            stats: self.stats.as_ref(),
+            method: semantics::method(&self.method),
+            route,
+        };
+        let id = || format!("{run}/{engine}/{}", self.id).into();
+        seen.ended(&self.facade.context.telemetry, about, ending, id);
+    }
+
     /// Its attempt was lost like this.
     pub fn lost(&mut self, failure: Failure) {
+        if let Some(mut seen) = self.seen.take() {
+            seen.lost(&self.facade.context.telemetry, self.about().0, failure);
+            self.seen = Some(seen);
+        }
         if let Some(lease) = self.lease.take() {
             lease.settle(Outcome::of(ended(failure)));
         }
@@ -180,6 +285,9 @@ impl Account {
         self.status = status;
         self.node = Some(target.node.clone());
         self.answering = Some(target.clone());
+        if let Some(seen) = &mut self.seen {
+            seen.answered(status);
+        }
         self.error = None;
         if self.facade.context.shared.events.heard() {
             self.committed_at = Some(Instant::now());
@@ -319,6 +427,9 @@ impl Drop for Account {
         self.claim.release();
         let end = self.end.take().unwrap_or_else(|| self.circumstances());
         self.learn(&end);
+        if let Some(seen) = self.seen.take() {
+            self.tell(seen, &end);
+        }
         let heard = self.facade.context.shared.events.heard();
         let error = self.error.take().or_else(|| match &end {
             End::Relayed { .. } => None,

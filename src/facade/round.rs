@@ -275,6 +275,7 @@ impl Round {
     /// A dispatch begins: the request counts on this node now.
     fn place(&mut self, candidate: usize, last: bool) -> Arc<Target> {
         let target = self.candidates[candidate].target.clone();
+        self.report.dispatched(&target);
         if let Some(job) = self.report.job().cloned() {
             let load = self.report.claim.dispatch(&target.node);
             job.place(&target.node, load);
@@ -334,6 +335,9 @@ impl Round {
     /// The answer we make where no attempt's was one. `page`: a web page asks, which is told no
     /// names it did not say.
     pub fn answer(&mut self, answer: Answer, page: bool) -> Response<Bytes> {
+        if let Some(model) = &self.model {
+            self.report.asked_for(&model.name);
+        }
         let (status, text, short) = match answer {
             Answer::NoCandidate => {
                 let short = match self.model {

@@ -14,7 +14,7 @@ use crate::rules::ids::{JobId, NodeId};
 use crate::wire::broker::NodeRecord;
 use crate::wire::control::{
     DaemonInfo, FacadeStatus, Mode, ModelEntry, ModelList, NodeKind, NodeState, NodeStatus,
-    RouteExplained, SCHEMA_VERSION, SchedulerStatus, Status, Workload, WorkloadFilter,
+    RouteExplained, SCHEMA_VERSION, SchedulerStatus, Status, TelemetryStatus, Workload, WorkloadFilter,
     WorkloadList,
 };
 
@@ -50,7 +50,11 @@ pub struct Shared {
     /// Enabled facades, one slot an engine.
     facades: RwLock<Vec<Option<Arc<FacadeState>>>>,
     replays: OnceLock<Arc<dyn Replays>>,
+    telemetry: OnceLock<ShownTelemetry>,
 }
+
+/// What `status` shows of telemetry at the moment; `None` = it is off.
+pub type ShownTelemetry = Box<dyn Fn() -> Option<TelemetryStatus> + Send + Sync>;
 
 impl Shared {
     /// A daemon without facades.
@@ -72,6 +76,7 @@ impl Shared {
             admissions: OnceLock::new(),
             facades,
             replays: OnceLock::new(),
+            telemetry: OnceLock::new(),
         }
     }
 
@@ -95,6 +100,11 @@ impl Shared {
     /// nothing.
     pub fn replay_with(&self, replays: Arc<dyn Replays>) {
         drop(self.replays.set(replays));
+    }
+
+    /// Makes telemetry known to `status`. Once; later calls change nothing.
+    pub fn show_telemetry(&self, shown: ShownTelemetry) {
+        drop(self.telemetry.set(shown));
     }
 
     /// The facade of an engine, if enabled.
@@ -261,6 +271,7 @@ impl Queries for Shared {
             workloads: self.workloads.counts(),
             providers: Vec::new(),
             pool: None,
+            telemetry: self.telemetry.get().and_then(|shown| shown()),
         }
     }
 
