@@ -108,7 +108,11 @@ pub fn start(
     }
     let (shown, standing) = (follow.shown.clone(), sending.standing());
     context.shared.show_telemetry(Box::new(move || {
-        let (collector, admin) = shown.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (collector, admin) = shown
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         let any = collector.is_some() || admin.is_some();
         any.then(|| TelemetryStatus {
             problem: collector.is_some().then(|| standing.problem()).flatten(),

@@ -138,7 +138,11 @@ async fn serve(stream: TcpStream, client: SocketAddr, desk: Arc<Desk>) {
 }
 
 impl Desk {
-    async fn answer(&self, request: &Request<Incoming>, client: SocketAddr) -> Response<Full<Bytes>> {
+    async fn answer(
+        &self,
+        request: &Request<Incoming>,
+        client: SocketAddr,
+    ) -> Response<Full<Bytes>> {
         let settings = self.shared.settings.now();
         let door = Door {
             machine: &self.machine,

@@ -25,7 +25,6 @@ use opentelemetry_proto::tonic::trace::v1::{
 };
 use prost::Message;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use crate::telemetry::families::{Family, Kind, Label, Point, Value};
 use crate::telemetry::spans::{Attempt, Part, Request, Span};
@@ -53,13 +52,6 @@ impl Form {
             // Only a map with keys that are no text could fail, and there is none.
             Self::Json => serde_json::to_vec(document).unwrap_or_default().into(),
             Self::Protobuf => document.encode_to_vec().into(),
-        }
-    }
-
-    fn read<D: Message + Default + DeserializeOwned>(self, body: &[u8]) -> Option<D> {
-        match self {
-            Self::Json => serde_json::from_slice(body).ok(),
-            Self::Protobuf => D::decode(body).ok(),
         }
     }
 }
@@ -137,16 +129,31 @@ pub fn metrics(
 
 /// How many spans of a batch the collector says it did not take, in its answer to it.
 pub fn rejected_spans(form: Form, answer: &[u8]) -> u64 {
-    let answer: Option<ExportTraceServiceResponse> = form.read(answer);
-    let partial = answer.and_then(|a| a.partial_success);
-    partial.map_or(0, |p| u64::try_from(p.rejected_spans).unwrap_or(0))
+    let rejected = match form {
+        Form::Json => rejected_in_json(answer, "rejectedSpans"),
+        Form::Protobuf => ExportTraceServiceResponse::decode(answer)
+            .ok()
+            .and_then(|a| Some(a.partial_success?.rejected_spans)),
+    };
+    rejected.and_then(|n| u64::try_from(n).ok()).unwrap_or(0)
 }
 
 /// How many values of a reading the collector says it did not take.
 pub fn rejected_points(form: Form, answer: &[u8]) -> u64 {
-    let answer: Option<ExportMetricsServiceResponse> = form.read(answer);
-    let partial = answer.and_then(|a| a.partial_success);
-    partial.map_or(0, |p| u64::try_from(p.rejected_data_points).unwrap_or(0))
+    let rejected = match form {
+        Form::Json => rejected_in_json(answer, "rejectedDataPoints"),
+        Form::Protobuf => ExportMetricsServiceResponse::decode(answer)
+            .ok()
+            .and_then(|a| Some(a.partial_success?.rejected_data_points)),
+    };
+    rejected.and_then(|n| u64::try_from(n).ok()).unwrap_or(0)
+}
+
+/// Not by the crate's shape: it takes no text for a number, which is how the standard has them.
+fn rejected_in_json(answer: &[u8], key: &str) -> Option<i64> {
+    let answer: serde_json::Value = serde_json::from_slice(answer).ok()?;
+    let n = &answer["partialSuccess"][key];
+    n.as_i64().or_else(|| n.as_str()?.parse().ok())
 }
 
 fn span(s: &Span) -> OtlpSpan {
@@ -165,7 +172,11 @@ fn span(s: &Span) -> OtlpSpan {
     let failed = s
         .error
         .is_some_and(|e| kind == SpanKind::Client || e.is_ours());
-    let code = if failed { StatusCode::Error } else { StatusCode::Unset };
+    let code = if failed {
+        StatusCode::Error
+    } else {
+        StatusCode::Unset
+    };
     // A request's parent is on the other side of a connection, an attempt's is here.
     let mut flags = u32::from(s.context.flags()) | SpanFlags::ContextHasIsRemoteMask as u32;
     if kind == SpanKind::Server && s.parent.is_some() {
@@ -326,5 +337,43 @@ fn pair(key: &str, value: Any) -> KeyValue {
         key: key.to_owned(),
         value: Some(AnyValue { value: Some(value) }),
         ..KeyValue::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use opentelemetry_proto::tonic::collector::trace::v1::ExportTracePartialSuccess;
+
+    use super::*;
+
+    #[test]
+    fn a_collector_may_say_that_it_took_a_part() {
+        let json = |text: &str| rejected_spans(Form::Json, text.as_bytes());
+        assert_eq!(
+            json(r#"{"partialSuccess":{"rejectedSpans":"3","errorMessage":"x"}}"#),
+            3
+        );
+        assert_eq!(json(r#"{"partialSuccess":{"rejectedSpans":2}}"#), 2);
+        for none in [
+            "",
+            "{}",
+            "null",
+            "[]",
+            r#"{"partialSuccess":{"rejectedSpans":"-1"}}"#,
+            "x",
+        ] {
+            assert_eq!(json(none), 0, "{none}");
+        }
+        let points = r#"{"partialSuccess":{"rejectedDataPoints":"4"}}"#;
+        assert_eq!(rejected_points(Form::Json, points.as_bytes()), 4);
+        let answer = ExportTraceServiceResponse {
+            partial_success: Some(ExportTracePartialSuccess {
+                rejected_spans: 5,
+                error_message: String::new(),
+            }),
+        };
+        assert_eq!(rejected_spans(Form::Protobuf, &answer.encode_to_vec()), 5);
+        assert_eq!(rejected_spans(Form::Protobuf, b""), 0);
+        assert_eq!(rejected_points(Form::Protobuf, b"\xff\xff"), 0);
     }
 }

@@ -90,13 +90,17 @@ impl Standing {
 
     /// Why the last POST of spans or of readings failed, if one did.
     pub fn problem(&self) -> Option<String> {
-        let held = |p: &Mutex<Option<String>>| p.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let held =
+            |p: &Mutex<Option<String>>| p.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.problems.iter().find_map(held)
     }
 
     fn set(&self, signal: Signal, problem: Option<String>) -> Option<String> {
         let held = &self.problems[signal as usize];
-        std::mem::replace(&mut *held.lock().unwrap_or_else(PoisonError::into_inner), problem)
+        std::mem::replace(
+            &mut *held.lock().unwrap_or_else(PoisonError::into_inner),
+            problem,
+        )
     }
 }
 
@@ -217,7 +221,9 @@ impl Post {
                 reason,
                 "the telemetry collector takes nothing; `status` counts what is lost"
             ),
-            (Some(_), None) => tracing::info!(collector, "the telemetry collector takes data again"),
+            (Some(_), None) => {
+                tracing::info!(collector, "the telemetry collector takes data again")
+            },
             _ => {},
         }
         said
@@ -229,7 +235,9 @@ impl Post {
         headers.push((CONTENT_TYPE, kind));
         let path = format!("{}{}", plan.path, signal.path());
         let tls = plan.tls.as_ref();
-        let answer = fetch::post(&plan.host, plan.port, tls, &path, &headers, document, LIMITS);
+        let answer = fetch::post(
+            &plan.host, plan.port, tls, &path, &headers, document, LIMITS,
+        );
         match answer.await {
             Ok(answer) if answer.status.is_success() => Said::Taken(answer.body),
             Ok(answer) => {
@@ -376,7 +384,8 @@ impl Readings {
 
     async fn read_and_send(&self, plan: &Plan) {
         let families = self.post.sources.read().await;
-        let document = encode::metrics(plan.form, &plan.speaker, &families, self.since_ns, now_ns());
+        let document =
+            encode::metrics(plan.form, &plan.speaker, &families, self.since_ns, now_ns());
         if let Said::Taken(answer) = self.post.send(plan, Signal::Metrics, document).await {
             let rejected = encode::rejected_points(plan.form, &answer);
             if rejected > 0 {

@@ -54,7 +54,10 @@ fn histogram(out: &mut String, name: &str, of: &[Label], spread: &Spread) -> std
         labels(out, of, Some(&bound));
         writeln!(out, " {below}")?;
     }
-    for (end, value) in [("sum", spread.sum.to_string()), ("count", below.to_string())] {
+    for (end, value) in [
+        ("sum", spread.sum.to_string()),
+        ("count", below.to_string()),
+    ] {
         write!(out, "{name}_{end}")?;
         labels(out, of, None);
         writeln!(out, " {value}")?;

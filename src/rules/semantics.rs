@@ -167,7 +167,10 @@ mod tests {
         assert_eq!(text(relayed(429), 429, false).unwrap(), "429");
         assert_eq!(text(relayed(999), 999, false).unwrap(), "invalid_status");
         assert_eq!(text(relayed(200), 200, true).unwrap(), "stream_aborted");
-        assert_eq!(text(End::ClientGone, 0, false).unwrap(), "client_disconnected");
+        assert_eq!(
+            text(End::ClientGone, 0, false).unwrap(),
+            "client_disconnected"
+        );
         assert_eq!(text(End::Shutdown, 200, false).unwrap(), "shutdown");
         assert_eq!(text(End::Own("x".into()), 503, false).unwrap(), "503");
         assert_eq!(text(End::Lost, 0, false).unwrap(), "panic");
@@ -180,7 +183,10 @@ mod tests {
         assert_eq!(method(&Method::GET), "GET");
         assert_eq!(method(&Method::from_bytes(b"PROPFIND").unwrap()), "_OTHER");
         assert_eq!(outcome(Failure::Status(503)), "refused");
-        assert_eq!(ErrorType::of_failure(Failure::Status(503)), ErrorType::Status(503));
+        assert_eq!(
+            ErrorType::of_failure(Failure::Status(503)),
+            ErrorType::Status(503)
+        );
         assert_eq!(ErrorType::of_failure(Failure::Broken).as_text(), "broken");
     }
 }

@@ -222,7 +222,10 @@ mod tests {
 
     #[test]
     fn a_later_version_is_read_as_far_as_it_is_known() {
-        for text in [GOOD.replace("00-4", "cc-4"), format!("cc{}-what", &GOOD[2..])] {
+        for text in [
+            GOOD.replace("00-4", "cc-4"),
+            format!("cc{}-what", &GOOD[2..]),
+        ] {
             let c = TraceContext::parse(text.as_bytes()).unwrap();
             assert_eq!(c.header(), GOOD.as_bytes(), "{text}");
         }

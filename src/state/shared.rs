@@ -14,8 +14,8 @@ use crate::rules::ids::{JobId, NodeId};
 use crate::wire::broker::NodeRecord;
 use crate::wire::control::{
     DaemonInfo, FacadeStatus, Mode, ModelEntry, ModelList, NodeKind, NodeState, NodeStatus,
-    RouteExplained, SCHEMA_VERSION, SchedulerStatus, Status, TelemetryStatus, Workload, WorkloadFilter,
-    WorkloadList,
+    RouteExplained, SCHEMA_VERSION, SchedulerStatus, Status, TelemetryStatus, Workload,
+    WorkloadFilter, WorkloadList,
 };
 
 use super::discovery::record;

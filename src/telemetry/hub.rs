@@ -206,7 +206,10 @@ mod tests {
         });
         assert!(t.is_on());
         let s = seen(&t, &[CALLER], &[]).unwrap();
-        assert!(s.outgoing().is_none(), "without traces headers pass as they are");
+        assert!(
+            s.outgoing().is_none(),
+            "without traces headers pass as they are"
+        );
     }
 
     #[test]
@@ -228,7 +231,10 @@ mod tests {
             assert!(!o.keeps_state, "a state belongs to its trace");
         }
         let all = on(100);
-        assert_eq!(seen(&all, &[], &[]).unwrap().outgoing().unwrap().parent[54], b'3');
+        assert_eq!(
+            seen(&all, &[], &[]).unwrap().outgoing().unwrap().parent[54],
+            b'3'
+        );
     }
 
     #[test]

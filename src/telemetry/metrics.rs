@@ -222,9 +222,9 @@ impl Metrics {
             "gen_ai.client.token.usage",
             "Tokens that engines reported for a request.",
             "{token}",
-            inner
-                .tokens
-                .points(&inner.names, |kind| Some(("gen_ai.token.type", kind.into()))),
+            inner.tokens.points(&inner.names, |kind| {
+                Some(("gen_ai.token.type", kind.into()))
+            }),
         ));
         families.push(spread(
             "gen_ai.server.time_to_first_token",
@@ -300,7 +300,15 @@ mod tests {
             ]
         );
         let tokens = family(&m, "gen_ai.client.token.usage");
-        let label = |name| tokens.points[0].labels.iter().find(|l| l.0 == name).unwrap().1.clone();
+        let label = |name| {
+            tokens.points[0]
+                .labels
+                .iter()
+                .find(|l| l.0 == name)
+                .unwrap()
+                .1
+                .clone()
+        };
         assert_eq!(label("gen_ai.token.type"), "input");
         assert_eq!(label("gen_ai.request.model"), "m");
     }
@@ -308,9 +316,19 @@ mod tests {
     #[test]
     fn a_request_without_a_model_is_counted_alone() {
         let m = Metrics::default();
-        m.ended(&Ended { inference: None, ..chat("m", None) });
-        assert_eq!(family(&m, "nvpair_proxy.requests").points[0].value, Value::Number(1));
-        assert!(family(&m, "gen_ai.client.operation.duration").points.is_empty());
+        m.ended(&Ended {
+            inference: None,
+            ..chat("m", None)
+        });
+        assert_eq!(
+            family(&m, "nvpair_proxy.requests").points[0].value,
+            Value::Number(1)
+        );
+        assert!(
+            family(&m, "gen_ai.client.operation.duration")
+                .points
+                .is_empty()
+        );
     }
 
     #[test]
@@ -322,8 +340,14 @@ mod tests {
         m.ended(&chat(&"x".repeat(MAX_NAME + 1), None));
         let f = family(&m, "gen_ai.client.operation.duration");
         assert_eq!(f.points.len(), MODELS + 1);
-        let rest = f.points.iter().find(|p| p.labels.iter().any(|l| l.1 == OTHER)).unwrap();
-        let Value::Spread(spread) = &rest.value else { panic!("{rest:?}") };
+        let rest = f
+            .points
+            .iter()
+            .find(|p| p.labels.iter().any(|l| l.1 == OTHER))
+            .unwrap();
+        let Value::Spread(spread) = &rest.value else {
+            panic!("{rest:?}")
+        };
         assert_eq!(spread.count(), 10_001 - MODELS as u64);
     }
 

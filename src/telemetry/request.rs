@@ -170,13 +170,16 @@ impl Seen {
         });
         if self.measured {
             let model = about.model.filter(|_| ending.owned);
-            let inference = about.operation.zip(model).map(|(operation, model)| Inference {
-                operation,
-                model,
-                first: stats.and_then(|s| s.ttft_ms).map(Duration::from_millis),
-                prompt_tokens: tokens.0,
-                completion_tokens: tokens.1,
-            });
+            let inference = about
+                .operation
+                .zip(model)
+                .map(|(operation, model)| Inference {
+                    operation,
+                    model,
+                    first: stats.and_then(|s| s.ttft_ms).map(Duration::from_millis),
+                    prompt_tokens: tokens.0,
+                    completion_tokens: tokens.1,
+                });
             telemetry.metrics.ended(&Ended {
                 engine: about.engine,
                 state: ending.state,

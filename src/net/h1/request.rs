@@ -336,8 +336,14 @@ mod tests {
             format!("X: y\r\ntracestate: a=1\r\nAuthorization: k\r\ntracestate: b=2\r\n{end}")
         );
         let none = admitted("Host: a\r\nContent-Length: 1\r\n").unwrap();
-        assert_eq!((none.trace_parents().count(), none.trace.is_none()), (0, true));
-        let whole = none.lines_without(true, true, true).collect::<Vec<_>>().concat();
+        assert_eq!(
+            (none.trace_parents().count(), none.trace.is_none()),
+            (0, true)
+        );
+        let whole = none
+            .lines_without(true, true, true)
+            .collect::<Vec<_>>()
+            .concat();
         assert_eq!(whole, none.lines);
     }
 
