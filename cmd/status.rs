@@ -411,6 +411,7 @@ mod tests {
             workloads: WorkloadCounts::default(),
             providers: vec![],
             pool: None,
+            telemetry: None,
         }
     }
 

@@ -61,7 +61,7 @@ fn request(telemetry: &Telemetry, target: &Arc<Target>, arrived: Instant) {
         method: "POST",
         route: Some("/api/chat"),
     };
-    seen.ended(telemetry, about, ending, || "run/ollama/1".into());
+    seen.ended(telemetry, about, ending, || Some("run/ollama/1".into()));
 }
 
 #[test]

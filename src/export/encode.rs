@@ -238,7 +238,9 @@ fn of_request(all: &mut Vec<KeyValue>, r: &Request) {
     if let Some(route) = r.route {
         all.push(text("http.route", route));
     }
-    all.push(text("nvpair.request.id", &*r.id));
+    if let Some(id) = &r.id {
+        all.push(text("nvpair.request.id", id));
+    }
     all.push(text("nvpair.state", r.state.as_str()));
     all.push(number("nvpair.attempts", r.attempts.into()));
     let tokens = [

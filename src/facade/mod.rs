@@ -19,6 +19,7 @@ mod report;
 mod round;
 mod server;
 mod upgrade;
+mod visit;
 
 use std::sync::Arc;
 

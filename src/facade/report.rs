@@ -10,18 +10,16 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use http::{HeaderMap, Method, Uri};
 use tokio::time::Instant;
 
 use crate::net::client_io::Door;
 use crate::rules::candidates::Target;
-use crate::rules::engine::{RouteKind, Verb};
 use crate::rules::ids::{JobId, NodeId};
 use crate::rules::outcome::{End, Failure};
 use crate::rules::pool::blame::{Ended, Outcome};
 use crate::rules::pool::ema::Sample;
-use crate::rules::semantics::{self, ErrorType, Operation};
-use crate::rules::trace_context::{TRACEPARENT, TRACESTATE};
+use crate::rules::semantics::{self, ErrorType};
 use crate::rules::usage::Stats;
 use crate::state::events::Notice;
 use crate::state::facade::InFlight;
@@ -34,7 +32,7 @@ use crate::state::workloads::{Admission, Job};
 use crate::telemetry::request::{About, Ending, Outgoing, Seen};
 use crate::wire::broker::{RequestFinished, RequestStarted};
 
-use super::Facade;
+use super::{Facade, visit};
 
 /// The target of a request that goes to all nodes.
 const CLUSTER: &str = "cluster";
@@ -191,14 +189,7 @@ impl Account {
 
     /// The same out of a library's head.
     pub fn see_headers(&mut self, headers: &HeaderMap) {
-        if self.facade.context.telemetry.is_on() {
-            let lines = |name: &str| -> Vec<&[u8]> {
-                let lines = headers.get_all(name).iter();
-                lines.map(HeaderValue::as_bytes).collect()
-            };
-            let (parents, states) = (lines(TRACEPARENT), lines(TRACESTATE));
-            self.see(parents.into_iter(), states.into_iter());
-        }
+        self.seen = visit::seen(&self.facade, headers, self.created_ns);
     }
 
     /// What its next target is told of the trace; `None` = the caller's lines pass as they came.
@@ -208,13 +199,7 @@ impl Account {
 
     /// Puts the trace into the head of a request to a target.
     pub fn pass_trace(&self, headers: &mut HeaderMap) {
-        let Some(trace) = self.outgoing() else { return };
-        if let Ok(parent) = HeaderValue::from_bytes(&trace.parent) {
-            headers.insert(HeaderName::from_static(TRACEPARENT), parent);
-        }
-        if !trace.keeps_state {
-            headers.remove(TRACESTATE);
-        }
+        visit::pass(self.outgoing(), headers);
     }
 
     /// An attempt at this target begins.
@@ -234,19 +219,12 @@ impl Account {
     /// What telemetry is told of it besides how it ended.
     fn about(&self) -> (About<'_>, Option<&'static str>) {
         let engine = self.facade.state.engine();
-        let verb = match self.method {
-            Method::POST => Some(Verb::Post),
-            Method::GET => Some(Verb::Get),
-            _ => None,
-        };
-        let mut routes = engine.spec().routes.iter();
-        let route = routes.find(|r| Some(r.verb) == verb && r.path == self.uri.path());
-        let runs = route.filter(|r| r.kind == RouteKind::Inference);
+        let route = visit::route(engine, &self.method, self.uri.path());
         let job = self.job.as_ref().map(|job| job.model());
         let about = About {
             engine,
             arrived: self.arrived,
-            operation: runs.map(|r| Operation::of(r.path)),
+            operation: visit::operation(route),
             model: job.or(self.asked.as_deref()),
         };
         (about, route.map(|r| r.path))
@@ -265,7 +243,7 @@ impl Account {
             method: semantics::method(&self.method),
             route,
         };
-        let id = || format!("{run}/{engine}/{}", self.id).into();
+        let id = || Some(format!("{run}/{engine}/{}", self.id).into());
         seen.ended(&self.facade.context.telemetry, about, ending, id);
     }
 

@@ -224,7 +224,8 @@ mod tests {
         assert_ne!(&o.parent[36..52], &CALLER[36..52], "another span");
         assert!(o.keeps_state);
         assert!(!out(&[CALLER], &[b"nonsense"]).keeps_state);
-        for bad in [&[][..], &[b"bad"], &[CALLER, CALLER]] {
+        let bad: [&[&[u8]]; 3] = [&[], &[b"bad"], &[CALLER, CALLER]];
+        for bad in bad {
             let o = out(bad, &[b"a=1"]);
             assert_ne!(&o.parent[3..35], &CALLER[3..35], "a trace of our own");
             assert_eq!(o.parent[54], b'2', "no share of new traces is recorded");

@@ -150,7 +150,7 @@ impl Seen {
         telemetry: &Telemetry,
         about: About,
         ending: Ending,
-        id: impl FnOnce() -> Box<str>,
+        id: impl FnOnce() -> Option<Box<str>>,
     ) {
         if let Some(attempt) = self.attempt.take() {
             let ended = match (attempt.status, ending.error) {

@@ -61,8 +61,9 @@ pub enum Part {
 /// What is known of a request alone.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// `RUN/ENGINE/ID`, as the command line takes it.
-    pub id: Box<str>,
+    /// `RUN/ENGINE/ID`, as the command line takes it; none for a peer's request, which has its number
+    /// where it came from.
+    pub id: Option<Box<str>>,
     /// Its method, one that everybody knows.
     pub method: &'static str,
     /// Its route, where it is classified.

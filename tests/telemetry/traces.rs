@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::collector::{Collector, Span, only};
 use crate::support::broker::Broker;
+use crate::support::certs::{ClusterFolder, Identity};
 use crate::support::client::{Client, get, http, post};
 use crate::support::daemon::World;
 use crate::support::engine::{Engine, Gate, Reply, Step};
@@ -93,6 +94,69 @@ fn one_request_is_one_trace_from_the_client_over_two_daemons_to_the_engine() {
     let told = format!("00-{TRACE}-{above}-01");
     assert_eq!(last.headers_of("traceparent"), [told.as_str()]);
     assert_eq!(last.headers_of("tracestate"), ["a=1,b=2"]);
+}
+
+#[test]
+fn a_request_that_goes_to_a_peer_is_one_trace_too() {
+    let collector = Collector::start();
+    let engine = Engine::always(counted());
+    let ids = [Identity::new("node-a"), Identity::new("node-b")];
+    let folders = [
+        ClusterFolder::of(&ids[0], &[&ids[1]]),
+        ClusterFolder::of(&ids[1], &[&ids[0]]),
+    ];
+    let world = World::new();
+    let start = |service: &str, folder: &ClusterFolder| {
+        let more = telemetry(&collector, &format!("service_name = \"{service}\""));
+        let config = world.file(&format!("{service}.toml"), &more);
+        let (config, folder) = (config.to_str().unwrap(), folder.path().to_str().unwrap());
+        let broker = Broker::with(&["--cluster-dir", folder, "--config", config]);
+        let port = broker.enable("ollama");
+        (broker, port)
+    };
+    let (a, a_port) = start("a", &folders[0]);
+    let (b, b_port) = start("b", &folders[1]);
+    let backend = json!({"engine": "ollama", "port": engine.port(), "healthy": true});
+    b.request("ollama:node/set-local-backend", &backend);
+    let node = json!({
+        "hostUuid": ids[1].uuid, "name": "den", "ip": "127.0.0.1", "clusterUuid": ids[1].uuid,
+        "services": {"ol": {"port": b_port}}, "models": ["m"],
+    });
+    a.notify("ollama:discovery:nodes", &json!({"nodes": [node]}));
+    // What is asked later is answered later.
+    drop(a.call("test/barrier", &json!({})));
+    let from = caller(true);
+    let headers = [("traceparent", from.as_str()), ("tracestate", "a=1")];
+    let body = chat("m").to_string();
+    assert_eq!(
+        http(a_port, "POST", "/api/chat", &headers, body.as_bytes()).status,
+        200
+    );
+
+    let spans = collector.expect(3);
+    let of = |service: &str, request: bool| {
+        only(&spans, |s| {
+            s.service == service && s.is_request() == request
+        })
+    };
+    let (request, attempt, visit) = (of("a", true), of("a", false), of("b", true));
+    assert_eq!(
+        (request.trace().as_str(), request.parent().as_str()),
+        (TRACE, SPAN)
+    );
+    assert_eq!(attempt.parent(), request.id());
+    assert_eq!(
+        (visit.trace().as_str(), visit.parent()),
+        (TRACE, attempt.id())
+    );
+    assert_eq!(visit.raw.name, "chat");
+    visit.is(&[
+        ("http.response.status_code", "200"),
+        ("nvpair.state", "completed"),
+    ]);
+    let told = format!("00-{TRACE}-{}-01", visit.id());
+    assert_eq!(engine.only().headers_of("traceparent"), [told.as_str()]);
+    assert_eq!(engine.only().headers_of("tracestate"), ["a=1"]);
 }
 
 /// Waits for so many spans that are like this.
