@@ -100,7 +100,7 @@ fn plain(request: &httparse::Request, head: &[u8], client: IpAddr) -> Option<Pla
     let mut chain: Vec<u8> = Vec::new();
     for line in request.headers.iter() {
         match kind(line.name) {
-            Kind::Other => drop(new.push(line)),
+            Kind::Other => new.push(line),
             Kind::Host => {
                 hosts += 1;
                 new.host = std::str::from_utf8(line.value).ok()?.to_owned();
@@ -108,31 +108,31 @@ fn plain(request: &httparse::Request, head: &[u8], client: IpAddr) -> Option<Pla
             Kind::Length => {
                 lengths += 1;
                 new.content_length = length(line.value)?;
-                drop(new.push(line));
+                new.push(line);
             },
             Kind::Origin => {
                 // Two of them are nobody's plain request.
                 if new.origin.replace(line.value.to_vec()).is_some() {
                     return None;
                 }
-                drop(new.push(line));
+                new.push(line);
             },
             Kind::Authorization => {
                 if new.authorization.is_some() {
                     return None;
                 }
-                new.authorization = Some(new.push(line));
+                new.authorization = Some(new.placed(line));
             },
             Kind::Probe => {
                 new.probe |= line.value == b"1";
-                drop(new.push(line));
+                new.push(line);
             },
             Kind::TraceParent => {
-                let range = new.push(line);
+                let range = new.placed(line);
                 new.trace.get_or_insert_default().parents.push(range);
             },
             Kind::TraceState => {
-                let range = new.push(line);
+                let range = new.placed(line);
                 new.trace.get_or_insert_default().states.push(range);
             },
             Kind::ForwardedFor => {
@@ -188,13 +188,18 @@ impl Plain {
         }
     }
 
-    fn push(&mut self, line: &httparse::Header) -> Range<usize> {
+    /// Adds a line, and says where it stands.
+    fn placed(&mut self, line: &httparse::Header) -> Range<usize> {
         let start = self.lines.len();
+        self.push(line);
+        start..self.lines.len()
+    }
+
+    fn push(&mut self, line: &httparse::Header) {
         self.lines.extend_from_slice(line.name.as_bytes());
         self.lines.extend_from_slice(b": ");
         self.lines.extend_from_slice(line.value);
         self.lines.extend_from_slice(b"\r\n");
-        start..self.lines.len()
     }
 }
 
