@@ -4,6 +4,7 @@
 //! the wording of failures (`errors`).
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -46,12 +47,34 @@ pub fn attached<T>(
     globals: &Globals,
     session: impl AsyncFnOnce(&ControlClient) -> Result<T, CliError>,
 ) -> Result<T, CliError> {
-    let socket = socket(globals)?;
+    let mut done = None;
+    let run = async {
+        let socket = socket(globals)?;
+        let client = open(globals, socket).await?;
+        done = Some(match session(&client).await {
+            Err(error) if error.other_version => Err(versions(error, &client).await),
+            done => done,
+        });
+        Ok(())
+    };
+    block_on(Box::pin(run))?;
+    done.unwrap_or_else(|| Err(anyhow::anyhow!("the session did not end").into()))
+}
+
+/// A future behind a pointer. Every subcommand has sessions of its own types; what they have in common
+/// is compiled once this way, and not into each.
+type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+fn block_on(run: Boxed<'_, Result<(), CliError>>) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start")?;
-    runtime.block_on(async {
+    runtime.block_on(run)
+}
+
+fn open(globals: &Globals, socket: PathBuf) -> Boxed<'_, Result<ControlClient, CliError>> {
+    Box::pin(async move {
         let client = ControlClient::connect(&socket, LIMIT).await?;
         if globals.verbose > 0 {
             let info = client.call(async |c| c.daemon_info().await).await?;
@@ -63,20 +86,19 @@ pub fn attached<T>(
                 socket.display()
             ));
         }
-        match session(&client).await {
-            Err(error) if error.other_version => Err(versions(error, &client).await),
-            done => done,
-        }
+        Ok(client)
     })
 }
 
 /// Adds which versions they are, if the daemon still tells its own.
-async fn versions(error: CliError, client: &ControlClient) -> CliError {
-    match client.call(async |c| c.daemon_info().await).await {
-        Ok(info) if info.version != OWN_VERSION => error.why(format!(
-            "the daemon is version {}, this command is {OWN_VERSION}",
-            output::clean(&info.version)
-        )),
-        _ => error,
-    }
+fn versions(error: CliError, client: &ControlClient) -> Boxed<'_, CliError> {
+    Box::pin(async move {
+        match client.call(async |c| c.daemon_info().await).await {
+            Ok(info) if info.version != OWN_VERSION => error.why(format!(
+                "the daemon is version {}, this command is {OWN_VERSION}",
+                output::clean(&info.version)
+            )),
+            _ => error,
+        }
+    })
 }

@@ -130,6 +130,7 @@ mod tests {
             workloads: WorkloadCounts::default(),
             providers: vec![],
             pool: None,
+            telemetry: None,
         }
     }
 

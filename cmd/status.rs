@@ -6,7 +6,7 @@ use std::time::Duration;
 use nvpair_proxy::control::client::{ControlApiClient, ControlClient};
 use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::units::human_age;
-use nvpair_proxy::wire::control::{Mode, NodeKind, NodeState, NodeStatus, Status};
+use nvpair_proxy::wire::control::{Mode, NodeKind, NodeState, NodeStatus, Status, TelemetryStatus};
 use nvpair_proxy::wire::pool::PoolUsage;
 
 use crate::cli::{Globals, StatusArgs};
@@ -110,6 +110,7 @@ fn render(status: &Status, now_ms: u64, look: &Look, parts: Parts) -> String {
         text.push_str(&format!("{clients}\n"));
     }
     text.push_str(&summary(status));
+    text.push_str(&telemetry(status.telemetry.as_ref()));
     text
 }
 
@@ -307,12 +308,61 @@ fn summary(status: &Status) -> String {
     )
 }
 
+/// Where traces and metrics go, and what did not get there; nothing where they go nowhere.
+fn telemetry(telemetry: Option<&TelemetryStatus>) -> String {
+    let Some(t) = telemetry else {
+        return String::new();
+    };
+    let mut parts = Vec::new();
+    if let Some(collector) = &t.collector {
+        let mut text = format!("to {}", output::clean(collector));
+        if let Some(problem) = &t.problem {
+            text.push_str(&format!(
+                ", which does not take it: {}",
+                output::clean(problem)
+            ));
+        }
+        if t.dropped > 0 {
+            text.push_str(&format!(", {} spans lost", t.dropped));
+        }
+        parts.push(text);
+    }
+    if let Some(admin) = &t.admin {
+        parts.push(format!("http://{}/metrics", output::clean(admin)));
+    }
+    format!("Telemetry: {}.\n", parts.join("; "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use nvpair_proxy::rules::ids::RunId;
     use nvpair_proxy::wire::control::*;
     use nvpair_proxy::wire::pool::CollectorUsage;
+
+    #[test]
+    fn telemetry_is_told_with_what_is_wrong_with_it() {
+        assert_eq!(telemetry(None), "");
+        let mut t = TelemetryStatus {
+            collector: Some("http://c:4318".into()),
+            sent: 9,
+            ..TelemetryStatus::default()
+        };
+        assert_eq!(telemetry(Some(&t)), "Telemetry: to http://c:4318.\n");
+        t.problem = Some("connection refused".into());
+        t.dropped = 3;
+        t.admin = Some("127.0.0.1:9464".into());
+        assert_eq!(
+            telemetry(Some(&t)),
+            "Telemetry: to http://c:4318, which does not take it: connection refused, 3 spans lost; \
+             http://127.0.0.1:9464/metrics.\n"
+        );
+        t.collector = None;
+        assert_eq!(
+            telemetry(Some(&t)),
+            "Telemetry: http://127.0.0.1:9464/metrics.\n"
+        );
+    }
 
     #[test]
     fn usage_events_are_only_mentioned_where_some_are_missing() {
@@ -367,6 +417,7 @@ mod tests {
             workloads: WorkloadCounts::default(),
             providers: vec![],
             pool: None,
+            telemetry: None,
         }
     }
 

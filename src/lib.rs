@@ -13,7 +13,7 @@
 //! | 2 | [`config`] | files, flags and environment to valid values | `rules`, `wire` |
 //! | 2 | [`store`] | what outlives the process, or is shared with others | `rules`, `wire` |
 //! | 2 | [`net`] | bytes in and out | `rules`, `wire` |
-//! | 2 | [`telemetry`] | the log | `rules`, `wire` |
+//! | 2 | [`telemetry`] | the log, spans, measurements | `rules`, `wire` |
 //! | 3 | [`state`] | the only locks; commands, queries and events | `rules`, `sync`, `wire`, `config`, `store` |
 //! | 4 | [`demo`] | sample engines | up to `state` |
 //! | 4 | [`replay`] | recorded workloads again, dry or sent | up to `state` |
@@ -22,6 +22,7 @@
 //! | 6 | [`broker`] | the link to a parent | `rules`, `wire`, `net`, `state` |
 //! | 6 | [`registry`] | where pool nodes register themselves | `rules`, `wire`, `net`, `state` |
 //! | 6 | [`agent`] | speaks for an engine to a registry, from its own machine | `rules`, `wire`, `net` |
+//! | 6 | [`export`] | telemetry to a collector and on the admin listener | `rules`, `wire`, `net`, `telemetry`, `state` |
 //! | 6 | [`director`] | the driver where there is no parent | the same and `config` |
 //! | 7 | [`daemon`] | builds the parts and joins them | all |
 //! | 7 | [`doctor`] | looks at this machine for what may be wrong | all but `daemon` |
@@ -78,6 +79,16 @@
 //! 3. [`state::pool`] follows it and tells every facade its nodes. From there a pool node is a
 //!    candidate like any other; an attempt's end gives its lease back with what was learnt.
 //!
+//! # One span
+//!
+//! 1. `facade::report` is told when a request arrives, an attempt begins, is lost or is the answer, and
+//!    when it all ends; where telemetry is off ([`telemetry::hub`]) that is one look.
+//! 2. [`telemetry::request`] takes the caller's trace over ([`rules::trace_context`]), gives both lanes
+//!    the header for the next target, and at an end counts ([`telemetry::metrics`]) and offers a span to
+//!    a bounded queue ([`telemetry::spans`]): without room it is never made.
+//! 3. [`export`] takes spans out of the queue and sends them; `/metrics` and the collector get the same
+//!    reading of the instruments and the state.
+//!
 //! # One reload
 //!
 //! 1. `daemon::reload` is told by SIGHUP, by `config/reload` or by a look at the file. It reads all of
@@ -95,6 +106,7 @@ pub mod daemon;
 pub mod demo;
 pub mod director;
 pub mod doctor;
+pub mod export;
 pub mod facade;
 pub mod net;
 pub mod registry;

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Each module and those it may use, itself aside.
-const TABLE: [(&str, &str); 17] = [
+const TABLE: [(&str, &str); 18] = [
     ("rules", ""),
     ("wire", "rules"),
     ("config", "rules wire"),
@@ -23,11 +23,12 @@ const TABLE: [(&str, &str); 17] = [
     ("broker", "rules wire net state"),
     ("registry", "rules wire net state"),
     ("agent", "rules wire net"),
+    ("export", "rules wire net telemetry state"),
     // It turns settings into commands, so it reads them; the other drivers are told everything.
     ("director", "rules wire net state config"),
     (
         "daemon",
-        "rules wire config store net telemetry state demo replay facade control broker registry director",
+        "rules wire config store net telemetry state demo replay facade control broker registry director export",
     ),
     // It looks at what the others use, and changes nothing.
     (

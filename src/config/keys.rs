@@ -216,13 +216,13 @@ pub const TOP: Section = Section {
             "Names of the gateway that stand for an ordered list of \"target/model\"; a target is \
              a node's id, an engine, `pool` or a provider.",
         ),
-        fixed(
+        live(
             "telemetry",
             Shape::Table(&TELEMETRY),
             "",
             "Traces and metrics over OTLP/HTTP; with this table they are sent.",
         ),
-        fixed(
+        live(
             "admin",
             Shape::Table(&ADMIN),
             "",

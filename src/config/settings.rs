@@ -267,8 +267,6 @@ fn without_effect(s: &Settings) -> Vec<String> {
             !s.virtual_models.is_empty() && s.gateway.is_none(),
         ),
         ("providers", !s.providers.is_empty() && s.gateway.is_none()),
-        ("telemetry", s.telemetry.is_some()),
-        ("admin", s.admin.is_some()),
         ("allowed_cidrs", !s.allowed_cidrs.is_empty()),
         (
             "tls_cert and tls_key of an engine",
@@ -276,8 +274,13 @@ fn without_effect(s: &Settings) -> Vec<String> {
         ),
     ];
     let idle = parts.iter().filter(|(_, given)| *given);
-    idle.map(|(name, _)| format!("{name}: read, but this version does nothing with it yet"))
-        .collect()
+    let mut told: Vec<String> = idle
+        .map(|(name, _)| format!("{name}: read, but this version does nothing with it yet"))
+        .collect();
+    if s.telemetry.is_some() && !cfg!(feature = "otlp") {
+        told.push("telemetry: this build sends nothing; it was made without `otlp`".into());
+    }
+    told
 }
 
 /// Named engines only, if any is named; else all that the file does not turn off.

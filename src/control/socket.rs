@@ -9,12 +9,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use jsonrpsee::core::middleware::RpcServiceBuilder;
 use jsonrpsee::server::{
-    BatchRequestConfig, Methods, Server, ServerConfig, ServerHandle, StopHandle,
-    serve_with_graceful_shutdown, stop_channel,
+    BatchRequestConfig, Methods, Server, ServerConfig, ServerHandle, StopHandle, stop_channel,
 };
 use tokio::task::JoinHandle;
+use tower_service::Service;
 
 use super::api::ControlApiServer;
 use super::door::Door;
@@ -26,6 +29,9 @@ use crate::state::query::Queries;
 
 /// Calls that are being answered may take so long when the daemon stops.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
+
+/// A head takes no longer.
+const HEAD: Duration = Duration::from_secs(10);
 
 /// Pause after a failed accept: being out of descriptors must not spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -171,9 +177,28 @@ async fn accept_loop(
         match accepted {
             Ok(Some(stream)) => {
                 let service = services.clone().build(methods.clone(), stop.clone());
+                let service = service_fn(move |request| {
+                    let answer = service.clone().call(request);
+                    async move { answer.await.map_err(io::Error::other) }
+                });
+                // Not jsonrpsee's own: that one also speaks HTTP/2, which no caller of ours does and
+                // which is a quarter of a megabyte.
+                let served = http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(HEAD)
+                    .serve_connection(TokioIo::new(stream), service)
+                    .with_upgrades();
                 let stopped = stop.clone().shutdown();
                 tokio::spawn(async move {
-                    if let Err(e) = serve_with_graceful_shutdown(stream, service, stopped).await {
+                    let mut served = std::pin::pin!(served);
+                    let ended = tokio::select! {
+                        ended = served.as_mut() => ended,
+                        () = stopped => {
+                            served.as_mut().graceful_shutdown();
+                            served.await
+                        },
+                    };
+                    if let Err(e) = ended {
                         tracing::debug!(error = %e, "a control connection ended early");
                     }
                 });

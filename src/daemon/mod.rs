@@ -13,6 +13,7 @@ mod reload;
 mod shutdown;
 mod supervisor;
 mod surroundings;
+mod telemetry;
 pub mod usage;
 
 use std::path::PathBuf;
@@ -48,6 +49,7 @@ use crate::state::scheduler::Scheduler;
 use crate::state::settings::RequestSettings;
 use crate::state::shared::Shared;
 use crate::store::ports::Ports;
+use crate::telemetry::hub::Telemetry;
 use crate::telemetry::logging::LogHandle;
 use crate::telemetry::manager::Manager;
 use crate::wire::control::{DaemonInfo, Mode};
@@ -128,6 +130,9 @@ pub enum StartError {
     /// The parent's endpoint cannot be reached.
     #[error("cannot connect to the parent's endpoint: {0}")]
     Ipc(String),
+    /// The admin listener cannot be opened.
+    #[error("{0}")]
+    Admin(String),
     /// The node pool cannot run as it is configured.
     #[error("the node pool does not start: {0}")]
     Pool(String),
@@ -208,6 +213,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
     let in_cluster = cluster_dir.is_some();
     let cluster = open_cluster(cluster_dir)?;
     let network = Arc::<Network>::default();
+    let (telemetry, spans) = Telemetry::new();
     let context = Arc::new(Context {
         shared: shared.clone(),
         upstreams: Upstreams::new(cluster.clone(), network.clone()),
@@ -217,6 +223,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         activity: Activity::default(),
         places: Places::new(Limits::of(descriptors.limit)),
         machine: machine.clone(),
+        telemetry: Arc::new(telemetry),
         on_failure: std::sync::OnceLock::new(),
     });
     let (commands, queue) = Commands::queue(QUEUE);
@@ -274,6 +281,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         },
         None => None,
     };
+    let lost = journal.clone();
     let mut parts = shutdown::Parts {
         context: context.clone(),
         executor,
@@ -293,6 +301,9 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         providers::follow(shared.providers.clone(), in_force.subscribe());
     }
     parts.drain = (!brokered).then(|| in_force.subscribe());
+    let followed = in_force.subscribe();
+    let telemetry = telemetry::start(&context, followed, spans, &version, lost, brokered)
+        .map_err(StartError::Admin)?;
     let mut reloader = reload::Reloader {
         flags,
         settings: in_force,
@@ -332,9 +343,12 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
     manager.ready(&heartbeat::summary(&context, Phase::Running));
     heartbeat::start(manager, context, parts.executor.abort_handle());
     let ended = parts.until_stopped(stop, signals).await;
-    if let Some(pool) = pool {
-        pool.stop().await;
-    }
+    let stopped = async {
+        if let Some(pool) = pool {
+            pool.stop().await;
+        }
+    };
+    tokio::join!(stopped, telemetry.stop());
     Ok(ended)
 }
 

@@ -195,6 +195,7 @@ impl Queries for Asked {
             workloads: Default::default(),
             providers: Vec::new(),
             pool: None,
+            telemetry: None,
         }
     }
     fn info(&self) -> DaemonInfo {

@@ -10,6 +10,7 @@ mod cluster;
 mod engines;
 mod machine;
 mod owners;
+mod telemetry;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -54,7 +55,7 @@ impl Level {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// What was looked at: `daemon`, `configuration`, `port`, `engine`, `node`, `trust`,
-    /// `descriptors`, `proxy`, `socket`, `state`.
+    /// `descriptors`, `proxy`, `socket`, `state`, `telemetry`.
     pub check: String,
     /// How serious it is.
     pub level: Level,
@@ -119,6 +120,7 @@ pub async fn examine(options: Options, env: Env<'_>) -> Vec<Finding> {
         found.extend(engines::ports(settings, status, paths::ports_dir(env)).await);
         found.extend(engines::local(settings, status).await);
         found.extend(engines::nodes(&named(settings, &book), status).await);
+        found.extend(telemetry::collector(settings, status).await);
     }
     let daemon_pid = status.as_ref().map(|s| s.daemon.pid);
     let cluster = options

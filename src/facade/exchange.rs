@@ -127,7 +127,9 @@ impl Lane for Exchange {
         round: &mut Round,
         to: &Candidate,
     ) -> Result<(Committed, Commit), Lost> {
-        let mut request = Some(self.request(to));
+        let mut request = self.request(to);
+        round.report.pass_trace(request.headers_mut());
+        let mut request = Some(request);
         attempt::run(round, &to.target, &mut request).await
     }
 }

@@ -10,7 +10,6 @@
 
 use std::convert::Infallible;
 use std::net::IpAddr;
-use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -39,6 +38,7 @@ use crate::rules::route::{Class, classify, dialect};
 use crate::rules::usage::{Tap, TapKind};
 use crate::state::fate::{Commit, Fate};
 use crate::state::lifetime::Phase;
+use crate::telemetry::request::Outgoing;
 
 use super::Facade;
 use super::attempt::{claim, watched};
@@ -196,7 +196,8 @@ impl Express {
 
     async fn serve(&mut self, plain: Box<Plain>, path: &'static str) -> Result<(), Over> {
         let uri = Uri::try_from(plain.target.as_str()).unwrap_or_default();
-        let report = Report::new(&self.facade, &self.door, Method::POST, uri);
+        let mut report = Report::new(&self.facade, &self.door, Method::POST, uri);
+        report.see(plain.trace_parents(), plain.trace_states());
         let mut scan = ModelScan::new();
         let body = self.body(&plain, &mut scan).await?;
         let model = scan.finish().map(|name| Model { name, path });
@@ -484,7 +485,7 @@ impl Plainly<'_> {
 
     async fn send(&self, round: &Round, target: &Target, cap: Cap) -> Result<Answered, Lost> {
         let pool = &round.report.facade().context.sockets;
-        let head = self.head(target);
+        let head = self.head(target, round.report.outgoing());
         loop {
             let (stream, reused) = match pool.take(&target.authority) {
                 Some(stream) => (stream, true),
@@ -511,30 +512,31 @@ impl Plainly<'_> {
     }
 
     /// The head of one attempt.
-    fn head(&self, target: &Target) -> Bytes {
-        let Plain {
-            target: path,
-            lines,
-            authorization,
-            ..
-        } = self.plain;
-        let mut head = BytesMut::with_capacity(lines.len() + path.len() + 96);
+    fn head(&self, target: &Target, trace: Option<Outgoing>) -> Bytes {
+        let (path, lines) = (&self.plain.target, &self.plain.lines);
+        let mut head = BytesMut::with_capacity(lines.len() + path.len() + 192);
         head.put_slice(b"POST ");
         head.put_slice(target.prefix.as_bytes());
         head.put_slice(path.as_bytes());
         head.put_slice(b" HTTP/1.1\r\nHost: ");
         head.put_slice(target.host_header.as_bytes());
         head.put_slice(b"\r\n");
-        match (&target.bearer, authorization) {
-            (None, _) => head.put_slice(lines),
-            (Some(bearer), theirs) => {
-                let Range { start, end } = theirs.clone().unwrap_or(0..0);
-                head.put_slice(&lines[..start]);
-                head.put_slice(&lines[end..]);
-                head.put_slice(b"Authorization: ");
-                head.put_slice(bearer.as_bytes());
-                head.put_slice(b"\r\n");
-            },
+        let states = trace.is_some_and(|t| !t.keeps_state);
+        let pieces = self
+            .plain
+            .lines_without(target.bearer.is_some(), trace.is_some(), states);
+        for piece in pieces {
+            head.put_slice(piece);
+        }
+        if let Some(bearer) = &target.bearer {
+            head.put_slice(b"Authorization: ");
+            head.put_slice(bearer.as_bytes());
+            head.put_slice(b"\r\n");
+        }
+        if let Some(trace) = trace {
+            head.put_slice(b"traceparent: ");
+            head.put_slice(&trace.parent);
+            head.put_slice(b"\r\n");
         }
         head.put_slice(b"\r\n");
         head.freeze()

@@ -33,6 +33,7 @@ use super::answer::Content;
 use super::exchange::{origin_form, own, prepare};
 use super::relay::Broken;
 use super::upgrade::{self, Wish};
+use super::visit::Visit;
 use super::{Facade, server};
 
 /// From the first byte to the end of the handshake.
@@ -133,9 +134,14 @@ async fn handle(
         response.headers_mut().insert(header::CONNECTION, close);
         return response;
     }
-    match pass(facade, client, request, counted).await {
+    let mut visit = Visit::begin(facade, &request);
+    match pass(facade, client, request, counted, &mut visit).await {
         Ok(response) => response,
-        Err(refusal) => refusal.answer(),
+        Err(refusal) => {
+            let answer = refusal.answer();
+            visit.refused(answer.status());
+            answer
+        },
     }
 }
 
@@ -145,6 +151,7 @@ async fn pass(
     client: IpAddr,
     mut request: Request<Incoming>,
     counted: InFlight,
+    visit: &mut Visit,
 ) -> Result<Response<Content>, Refusal> {
     match server::ill_aimed(&request) {
         None => {},
@@ -168,6 +175,7 @@ async fn pass(
     if let Some(upgrade) = &upgrade {
         upgrade.ask(request.headers_mut());
     }
+    visit.pass_trace(request.headers_mut());
     let context = &facade.context;
     let cap = context.shared.settings.now().response_cap;
     let (to, mut request) = (backend.address(), Some(request));
@@ -181,13 +189,22 @@ async fn pass(
         }
         Refusal::BackendError
     })?;
+    visit.answered(response.status());
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        visit.relayed();
         return Ok(switch(facade, upgrade, response, connection, counted));
     }
     let (mut head, body) = response.into_parts();
     head.version = Version::HTTP_11;
     headers::strip(&mut head.headers);
-    let passed = Passed::new(body, connection, backend, facade.clone(), counted);
+    let passed = Passed::new(
+        body,
+        connection,
+        backend,
+        facade.clone(),
+        counted,
+        visit.take(),
+    );
     Ok(Response::from_parts(
         head,
         Content::Passed(Box::new(passed)),
@@ -250,6 +267,7 @@ pub struct Passed {
     connection: Option<Connection>,
     backend: Backend,
     facade: Facade,
+    visit: Visit,
     _counted: InFlight,
 }
 
@@ -260,12 +278,14 @@ impl Passed {
         backend: Backend,
         facade: Facade,
         counted: InFlight,
+        visit: Visit,
     ) -> Self {
         let mut new = Self {
             body,
             connection: Some(connection),
             backend,
             facade,
+            visit,
             _counted: counted,
         };
         if new.body.is_end_stream() {
@@ -280,6 +300,7 @@ impl Passed {
             let upstreams = &self.facade.context.upstreams;
             upstreams.give_back(&self.backend.address(), connection);
         }
+        self.visit.relayed();
     }
 }
 
@@ -292,8 +313,11 @@ impl Body for Passed {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        if frame.is_none() || self.body.is_end_stream() {
-            self.ended();
+        match &frame {
+            Some(Err(_)) => self.visit.truncated(),
+            None => self.ended(),
+            Some(Ok(_)) if self.body.is_end_stream() => self.ended(),
+            Some(Ok(_)) => {},
         }
         Poll::Ready(frame.map(|f| f.map_err(Broken::Upstream)))
     }

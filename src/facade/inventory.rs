@@ -97,7 +97,8 @@ pub async fn list(
         .get(header::ORIGIN)
         .filter(|o| !o.is_empty())
         .cloned();
-    let question = question(&request, upstream);
+    let mut question = question(&request, upstream);
+    report.pass_trace(&mut question.headers);
     let upstreams = &facade.context.upstreams;
     let replies = fanout::ask(upstreams, &candidates, &question, usize::MAX).await;
     for (candidate, reply) in candidates.iter().zip(&replies) {

@@ -20,6 +20,7 @@ mod report;
 mod round;
 mod server;
 mod upgrade;
+mod visit;
 
 use std::sync::Arc;
 
@@ -37,6 +38,7 @@ use crate::state::activity::Activity;
 use crate::state::facade::{FacadeState, Routing};
 use crate::state::lifetime::Lifetime;
 use crate::state::shared::Shared;
+use crate::telemetry::hub::Telemetry;
 
 pub use server::{accept, plaintext};
 
@@ -61,6 +63,8 @@ pub struct Context {
     pub places: Places,
     /// This machine's name, which may stand in `Host`.
     pub machine: String,
+    /// Spans and measurements.
+    pub telemetry: Arc<Telemetry>,
     /// Told of transport failures.
     pub on_failure: std::sync::OnceLock<OnFailure>,
 }

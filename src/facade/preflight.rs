@@ -39,7 +39,8 @@ pub async fn answer(mut report: Report, mut request: Request<Incoming>) -> Respo
     };
     headers::strip(request.headers_mut());
     let uri = request.uri().clone();
-    let question = Question::new(http::Method::OPTIONS, uri, request.headers());
+    let mut question = Question::new(http::Method::OPTIONS, uri, request.headers());
+    report.pass_trace(&mut question.headers);
     let asked = fanout::ask(&facade.context.upstreams, &candidates, &question, AT_ONCE);
     // One limit for the whole, however many nodes there are.
     let replies = timeout(CALL_TIMEOUT, asked).await.unwrap_or_default();

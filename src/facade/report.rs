@@ -20,6 +20,7 @@ use crate::rules::outcome::{End, Failure};
 use crate::rules::pool::blame::{Ended, Outcome};
 use crate::rules::pool::ema::Sample;
 use crate::rules::provider::verdict::Verdict;
+use crate::rules::semantics::{self, ErrorType};
 use crate::rules::usage::Stats;
 use crate::state::events::Notice;
 use crate::state::facade::InFlight;
@@ -30,9 +31,10 @@ use crate::state::providers::Permit;
 use crate::state::scheduler::Claim;
 use crate::state::settings::RequestSettings;
 use crate::state::workloads::{Admission, Job};
+use crate::telemetry::request::{About, Ending, Outgoing, Seen};
 use crate::wire::broker::{RequestFinished, RequestStarted};
 
-use super::Facade;
+use super::{Facade, visit};
 
 /// The target of a request that goes to all nodes.
 const CLUSTER: &str = "cluster";
@@ -70,7 +72,8 @@ pub struct Account {
     method: Method,
     uri: Uri,
     arrived: Instant,
-    created_at: u64,
+    /// Unix nanoseconds of its arrival.
+    created_ns: u64,
     node: Option<NodeId>,
     target: Cow<'static, str>,
     status: u16,
@@ -87,6 +90,10 @@ pub struct Account {
     truncated: bool,
     /// The target that answers it.
     answering: Option<Arc<Target>>,
+    /// What telemetry sees of it, where anything is wanted.
+    seen: Option<Seen>,
+    /// The model of a request that no workload was made of.
+    asked: Option<Box<str>>,
     _counted: InFlight,
 }
 
@@ -103,7 +110,7 @@ impl Report {
             method,
             uri,
             arrived: Instant::now(),
-            created_at: unix.as_millis() as u64,
+            created_ns: unix.as_nanos() as u64,
             node: None,
             target: Cow::Borrowed(""),
             status: 0,
@@ -117,6 +124,8 @@ impl Report {
             held: None,
             truncated: false,
             answering: None,
+            seen: None,
+            asked: None,
             _counted: facade.state.enter(),
         }))
     }
@@ -167,7 +176,7 @@ impl Account {
             model,
             path,
             body_bytes,
-            created_at: self.created_at,
+            created_at: self.created_ns / 1_000_000,
             arrived: self.arrived,
             owners,
         }));
@@ -186,8 +195,82 @@ impl Account {
         }
     }
 
+    /// The caller's lines of trace context. Once, at the beginning.
+    pub fn see<'a>(
+        &mut self,
+        parents: impl Iterator<Item = &'a [u8]>,
+        states: impl Iterator<Item = &'a [u8]> + Clone,
+    ) {
+        let telemetry = &self.facade.context.telemetry;
+        self.seen = telemetry.see(parents, states, self.created_ns);
+    }
+
+    /// The same out of a library's head.
+    pub fn see_headers(&mut self, headers: &HeaderMap) {
+        self.seen = visit::seen(&self.facade, headers, self.created_ns);
+    }
+
+    /// What its next target is told of the trace; `None` = the caller's lines pass as they came.
+    pub fn outgoing(&self) -> Option<Outgoing> {
+        self.seen.as_ref()?.outgoing()
+    }
+
+    /// Puts the trace into the head of a request to a target.
+    pub fn pass_trace(&self, headers: &mut HeaderMap) {
+        visit::pass(self.outgoing(), headers);
+    }
+
+    /// An attempt at this target begins.
+    pub fn dispatched(&mut self, target: &Arc<Target>) {
+        if let Some(seen) = &mut self.seen {
+            seen.dispatched(&self.facade.context.telemetry, target);
+        }
+    }
+
+    /// It names this model, and we answer it ourselves.
+    pub fn asked_for(&mut self, model: &str) {
+        if self.seen.is_some() && self.job.is_none() {
+            self.asked = Some(model.into());
+        }
+    }
+
+    /// What telemetry is told of it besides how it ended.
+    fn about(&self) -> (About<'_>, Option<&'static str>) {
+        let engine = self.facade.state.engine();
+        let route = visit::route(engine, &self.method, self.uri.path());
+        let job = self.job.as_ref().map(|job| job.model());
+        let about = About {
+            engine,
+            arrived: self.arrived,
+            operation: visit::operation(route),
+            model: job.or(self.asked.as_deref()),
+        };
+        (about, route.map(|r| r.path))
+    }
+
+    fn tell(&self, seen: Seen, end: &End) {
+        let (about, route) = self.about();
+        let (run, engine) = (self.facade.context.shared.workloads.run_id(), about.engine);
+        let ending = Ending {
+            state: end.clone().terminal().0,
+            error: ErrorType::of_end(end, self.status, self.truncated),
+            status: (self.status != 0).then_some(self.status),
+            truncated: self.truncated,
+            owned: self.job.is_some(),
+            stats: self.stats.as_ref(),
+            method: semantics::method(&self.method),
+            route,
+        };
+        let id = || Some(format!("{run}/{engine}/{}", self.id).into());
+        seen.ended(&self.facade.context.telemetry, about, ending, id);
+    }
+
     /// Its attempt was lost like this.
     pub fn lost(&mut self, failure: Failure, detail: &str) {
+        if let Some(mut seen) = self.seen.take() {
+            seen.lost(&self.facade.context.telemetry, self.about().0, failure);
+            self.seen = Some(seen);
+        }
         match self.held.take() {
             Some(Held::Lease(lease)) => lease.settle(Outcome::of(ended(failure))),
             Some(Held::Permit(permit)) => {
@@ -203,6 +286,9 @@ impl Account {
         self.status = status;
         self.node = Some(target.node.clone());
         self.answering = Some(target.clone());
+        if let Some(seen) = &mut self.seen {
+            seen.answered(status);
+        }
         self.error = None;
         if self.facade.context.shared.events.heard() {
             self.committed_at = Some(Instant::now());
@@ -350,6 +436,9 @@ impl Drop for Account {
         self.claim.release();
         let end = self.end.take().unwrap_or_else(|| self.circumstances());
         self.learn(&end);
+        if let Some(seen) = self.seen.take() {
+            self.tell(seen, &end);
+        }
         let heard = self.facade.context.shared.events.heard();
         let error = self.error.take().or_else(|| match &end {
             End::Relayed { .. } => None,

@@ -335,6 +335,7 @@ impl Round {
     fn place(&mut self, candidate: usize, last: bool) -> Candidate {
         let to = self.candidates[candidate].clone();
         let target = &to.target;
+        self.report.dispatched(target);
         if let Some(job) = self.report.job().cloned() {
             let load = self.report.claim.dispatch(&target.node);
             job.place(&target.node, load);
@@ -399,6 +400,9 @@ impl Round {
     /// The answer we make where no attempt's was one. `page`: a web page asks, which is told no
     /// names it did not say.
     pub fn answer(&mut self, answer: Answer, page: bool) -> Response<Bytes> {
+        if let Some(model) = &self.model {
+            self.report.asked_for(&model.name);
+        }
         let (status, text, short) = match answer {
             Answer::NoCandidate => {
                 let short = match self.model {

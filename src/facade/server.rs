@@ -277,12 +277,13 @@ async fn handle(
     client: SocketAddr,
     mut request: Request<Incoming>,
 ) -> Response<Content> {
-    let report = Report::new(
+    let mut report = Report::new(
         &facade,
         door,
         request.method().clone(),
         request.uri().clone(),
     );
+    report.see_headers(request.headers());
     let needs_host = request.version() >= Version::HTTP_11;
     let target = request.uri().authority().map(|a| a.as_str());
     let settings = report.settings().clone();

@@ -112,9 +112,27 @@ pub async fn post_json(
     document: Bytes,
     limits: Limits,
 ) -> Result<Fetched, FetchError> {
-    let mut request = request(Method::POST, host, port, path, headers, document)?;
-    let json = HeaderValue::from_static("application/json");
-    request.headers_mut().insert(CONTENT_TYPE, json);
+    let mut all = Vec::with_capacity(headers.len() + 1);
+    all.push((CONTENT_TYPE, HeaderValue::from_static("application/json")));
+    all.extend_from_slice(headers);
+    post(host, port, tls, path, &all, document, limits).await
+}
+
+/// Sends a document to `host:port`; what it is stands in the headers. `host` and `tls` as for
+/// [`post_json`].
+///
+/// # Errors
+/// There is no complete answer. The document may have arrived all the same.
+pub async fn post(
+    host: &str,
+    port: u16,
+    tls: Option<&ClientTls>,
+    path: &str,
+    headers: &[(HeaderName, HeaderValue)],
+    document: Bytes,
+    limits: Limits,
+) -> Result<Fetched, FetchError> {
+    let request = request(Method::POST, host, port, path, headers, document)?;
     call(host, port, tls, request, limits).await
 }
 

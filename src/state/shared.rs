@@ -14,8 +14,8 @@ use crate::rules::ids::{JobId, NodeId};
 use crate::wire::broker::NodeRecord;
 use crate::wire::control::{
     DaemonInfo, FacadeStatus, Mode, ModelEntry, ModelList, NodeKind, NodeState, NodeStatus,
-    ProviderStatus, RouteExplained, SCHEMA_VERSION, SchedulerStatus, Status, Workload,
-    WorkloadFilter, WorkloadList,
+    ProviderStatus, RouteExplained, SCHEMA_VERSION, SchedulerStatus, Status, TelemetryStatus,
+    Workload, WorkloadFilter, WorkloadList,
 };
 
 use super::discovery::record;
@@ -55,7 +55,11 @@ pub struct Shared {
     /// What is known of each engine, whether it has a facade or not: where the gateway looks.
     known: Slots,
     replays: OnceLock<Arc<dyn Replays>>,
+    telemetry: OnceLock<ShownTelemetry>,
 }
+
+/// What `status` shows of telemetry at the moment; `None` = it is off.
+pub type ShownTelemetry = Box<dyn Fn() -> Option<TelemetryStatus> + Send + Sync>;
 
 impl Shared {
     /// A daemon without facades.
@@ -81,6 +85,7 @@ impl Shared {
             facades: slots(),
             known: slots(),
             replays: OnceLock::new(),
+            telemetry: OnceLock::new(),
         }
     }
 
@@ -104,6 +109,11 @@ impl Shared {
     /// nothing.
     pub fn replay_with(&self, replays: Arc<dyn Replays>) {
         drop(self.replays.set(replays));
+    }
+
+    /// Makes telemetry known to `status`. Once; later calls change nothing.
+    pub fn show_telemetry(&self, shown: ShownTelemetry) {
+        drop(self.telemetry.set(shown));
     }
 
     /// The facade of an engine, if enabled.
@@ -299,6 +309,7 @@ impl Queries for Shared {
             workloads: self.workloads.counts(),
             providers: self.providers.status(Instant::now()),
             pool: None,
+            telemetry: self.telemetry.get().and_then(|shown| shown()),
         }
     }
 

@@ -226,6 +226,29 @@ pub struct Status {
     pub providers: Vec<ProviderStatus>,
     /// The dynamic node pool; null while it is off.
     pub pool: Option<super::pool::PoolStatus>,
+    /// What is told to others of traces and metrics; absent where nobody is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub telemetry: Option<TelemetryStatus>,
+}
+
+/// Where traces and metrics go, and how well.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TelemetryStatus {
+    /// The collector, as `http://HOST:PORT/PATH`; absent where nothing is sent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collector: Option<String>,
+    /// Why it did not take the last document, in words; absent where it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// Spans that it took, since the start.
+    pub sent: u64,
+    /// Spans that wait for it.
+    pub queued: u64,
+    /// Spans that were lost, since the start.
+    pub dropped: u64,
+    /// Where the admin listener listens, as `ADDRESS:PORT`; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admin: Option<String>,
 }
 
 /// Whether a provider is asked.

@@ -347,6 +347,7 @@ impl Queries for Canned {
             },
             providers: vec![],
             pool: None,
+            telemetry: None,
         }
     }
 

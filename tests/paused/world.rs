@@ -27,6 +27,7 @@ use nvpair_proxy::state::lifetime::Lifetime;
 use nvpair_proxy::state::scheduler::Scheduler;
 use nvpair_proxy::state::settings::RequestSettings;
 use nvpair_proxy::state::shared::Shared;
+use nvpair_proxy::telemetry::hub::Telemetry;
 use nvpair_proxy::wire::broker::WorkloadInfo;
 use nvpair_proxy::wire::control::{DaemonInfo, Mode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
@@ -187,6 +188,7 @@ impl World {
             activity: Activity::default(),
             places: Places::new(Limits::of(None)),
             machine: "here".into(),
+            telemetry: Arc::new(Telemetry::new().0),
             on_failure: std::sync::OnceLock::new(),
         });
         Self {

@@ -62,6 +62,7 @@ impl Queries for Daemon {
             workloads: WorkloadCounts::default(),
             providers: vec![],
             pool: None,
+            telemetry: None,
         }
     }
     fn workloads(&self, _: &WorkloadFilter) -> WorkloadList {

@@ -16,6 +16,7 @@ use crate::state::query::Queries;
 use crate::state::scheduler::Scheduler;
 use crate::state::settings::RequestSettings;
 use crate::state::shared::Shared;
+use crate::telemetry::hub::Telemetry;
 use crate::telemetry::logging;
 use crate::wire::broker::WorkloadState;
 use crate::wire::control::{DaemonInfo, Mode, WorkloadFilter};
@@ -59,6 +60,7 @@ fn world() -> World {
         activity: Activity::default(),
         places: Places::new(Limits::of(None)),
         machine: "here".into(),
+        telemetry: Arc::new(Telemetry::new().0),
         on_failure: std::sync::OnceLock::new(),
     });
     let log = logging::start(LogLevel::Error, LogFormat::Text);

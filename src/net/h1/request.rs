@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use crate::rules::trace_context::{TRACEPARENT, TRACESTATE};
+
 /// A longer head is not plain.
 pub const MAX_HEAD: usize = 16 * 1024;
 
@@ -30,6 +32,15 @@ pub struct Plain {
     pub lines: Vec<u8>,
     /// Where `Authorization` stands among them.
     pub authorization: Option<Range<usize>>,
+    /// Where lines of trace context stand among them; few requests have any.
+    pub trace: Option<Box<TraceLines>>,
+}
+
+/// Lines of trace context, each with its line end.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct TraceLines {
+    parents: Vec<Range<usize>>,
+    states: Vec<Range<usize>>,
 }
 
 /// What the bytes so far are.
@@ -83,6 +94,7 @@ fn plain(request: &httparse::Request, head: &[u8], client: &str) -> Option<Plain
         content_length: 0,
         lines: Vec::with_capacity(head.len() + 64),
         authorization: None,
+        trace: None,
     };
     let (mut hosts, mut lengths) = (0, 0);
     let mut chain: Vec<u8> = Vec::new();
@@ -109,13 +121,19 @@ fn plain(request: &httparse::Request, head: &[u8], client: &str) -> Option<Plain
                 if new.authorization.is_some() {
                     return None;
                 }
-                let start = new.lines.len();
-                new.push(line);
-                new.authorization = Some(start..new.lines.len());
+                new.authorization = Some(new.placed(line));
             },
             Kind::Probe => {
                 new.probe |= line.value == b"1";
                 new.push(line);
+            },
+            Kind::TraceParent => {
+                let range = new.placed(line);
+                new.trace.get_or_insert_default().parents.push(range);
+            },
+            Kind::TraceState => {
+                let range = new.placed(line);
+                new.trace.get_or_insert_default().states.push(range);
             },
             Kind::ForwardedFor => {
                 chain.extend_from_slice(line.value);
@@ -136,11 +154,74 @@ fn plain(request: &httparse::Request, head: &[u8], client: &str) -> Option<Plain
 }
 
 impl Plain {
+    /// The caller's `traceparent` values, as they came.
+    pub fn trace_parents(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        let lines = self.trace.iter().flat_map(|t| &t.parents);
+        lines.map(|range| self.value(range, TRACEPARENT))
+    }
+
+    /// The caller's `tracestate` values, as they came.
+    pub fn trace_states(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        let lines = self.trace.iter().flat_map(|t| &t.states);
+        lines.map(|range| self.value(range, TRACESTATE))
+    }
+
+    fn value(&self, line: &Range<usize>, name: &str) -> &[u8] {
+        &self.lines[line.start + name.len() + 2..line.end - 2]
+    }
+
+    /// The lines to forward, in pieces: without `Authorization` where the target has a key of its own,
+    /// without the caller's trace where it is told ours.
+    pub fn lines_without(&self, authorization: bool, parents: bool, states: bool) -> Pieces<'_> {
+        let mut cut = Vec::new();
+        cut.extend(self.authorization.clone().filter(|_| authorization));
+        if let Some(trace) = &self.trace {
+            let parents = trace.parents.iter().filter(|_| parents);
+            let states = trace.states.iter().filter(|_| states);
+            cut.extend(parents.chain(states).cloned());
+        }
+        cut.sort_unstable_by_key(|range| range.start);
+        Pieces {
+            lines: &self.lines,
+            at: 0,
+            cut: cut.into_iter(),
+        }
+    }
+
+    /// Adds a line, and says where it stands.
+    fn placed(&mut self, line: &httparse::Header) -> Range<usize> {
+        let start = self.lines.len();
+        self.push(line);
+        start..self.lines.len()
+    }
+
     fn push(&mut self, line: &httparse::Header) {
         self.lines.extend_from_slice(line.name.as_bytes());
         self.lines.extend_from_slice(b": ");
         self.lines.extend_from_slice(line.value);
         self.lines.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Lines of a head with some of them left out.
+pub struct Pieces<'a> {
+    lines: &'a [u8],
+    at: usize,
+    /// In their order, none overlapping another.
+    cut: std::vec::IntoIter<Range<usize>>,
+}
+
+impl<'a> Iterator for Pieces<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let begin = self.at;
+        if let Some(cut) = self.cut.next() {
+            self.at = cut.end;
+            return Some(&self.lines[begin..cut.start]);
+        }
+        self.at = self.lines.len();
+        (begin < self.at).then(|| &self.lines[begin..])
     }
 }
 
@@ -152,6 +233,8 @@ enum Kind {
     Origin,
     Authorization,
     Probe,
+    TraceParent,
+    TraceState,
     ForwardedFor,
     Connection,
     /// About the connection, the framing or the body's timing: not plain.
@@ -169,6 +252,8 @@ fn kind(name: &str) -> Kind {
         7 if is("upgrade") || is("trailer") => Kind::Special,
         10 if is("connection") => Kind::Connection,
         10 if is("keep-alive") => Kind::Special,
+        10 if is(TRACESTATE) => Kind::TraceState,
+        11 if is(TRACEPARENT) => Kind::TraceParent,
         13 if is("authorization") => Kind::Authorization,
         14 if is("content-length") => Kind::Length,
         15 if is("x-forwarded-for") => Kind::ForwardedFor,
@@ -233,6 +318,38 @@ mod tests {
             ("localhost:1", "/api/chat?x=1")
         );
         assert_eq!((p.content_length, p.probe, p.origin), (12, false, None));
+    }
+
+    #[test]
+    fn lines_of_trace_context_are_found_and_can_be_left_out() {
+        let p = admitted(
+            "Host: a\r\nTraceParent: 1\r\nX: y\r\ntracestate: a=1\r\nAuthorization: k\r\n\
+             tracestate: b=2\r\nContent-Length: 1\r\n",
+        )
+        .unwrap();
+        assert_eq!(p.trace_parents().collect::<Vec<_>>(), [b"1"]);
+        assert_eq!(p.trace_states().collect::<Vec<_>>(), [b"a=1", b"b=2"]);
+        let without = |a, p_, s| -> String {
+            let pieces = p.lines_without(a, p_, s).collect::<Vec<_>>().concat();
+            String::from_utf8(pieces).unwrap()
+        };
+        let end = "Content-Length: 1\r\nX-Forwarded-For: 127.0.0.1\r\n";
+        assert_eq!(without(false, false, false).as_bytes(), p.lines);
+        assert_eq!(without(true, true, true), format!("X: y\r\n{end}"));
+        assert_eq!(
+            without(false, true, false),
+            format!("X: y\r\ntracestate: a=1\r\nAuthorization: k\r\ntracestate: b=2\r\n{end}")
+        );
+        let none = admitted("Host: a\r\nContent-Length: 1\r\n").unwrap();
+        assert_eq!(
+            (none.trace_parents().count(), none.trace.is_none()),
+            (0, true)
+        );
+        let whole = none
+            .lines_without(true, true, true)
+            .collect::<Vec<_>>()
+            .concat();
+        assert_eq!(whole, none.lines);
     }
 
     #[test]
