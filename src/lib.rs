@@ -89,6 +89,14 @@
 //! 3. [`export`] takes spans out of the queue and sends them; `/metrics` and the collector get the same
 //!    reading of the instruments and the state.
 //!
+//! # One provider
+//!
+//! 1. `daemon` hands the settings' providers to [`state::providers`], at the start and after each
+//!    reload. There each has a standing, by which it is chosen, rests and is tried again
+//!    ([`rules::provider`]).
+//! 2. A request on one has a permit, and whatever way it ends the permit comes back.
+//!    [`net::upstream`] dials a provider beyond this network by [`net::outside`].
+//!
 //! # One reload
 //!
 //! 1. `daemon::reload` is told by SIGHUP, by `config/reload` or by a look at the file. It reads all of

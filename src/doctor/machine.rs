@@ -154,7 +154,7 @@ fn judged(who: &str, open: Option<u64>, limit: u64) -> Finding {
 }
 
 /// Whether clients on this machine would send what is meant for a facade to a proxy. Engines and
-/// nodes are never reached through one. Values are never shown: they may hold a password.
+/// nodes are never reached through one, providers are. Values are never shown: they may hold a password.
 pub fn proxies(env: Env) -> Vec<Finding> {
     let set = |names: &[&'static str]| -> Vec<&'static str> {
         names.iter().copied().filter(|n| env(n).is_some()).collect()
@@ -169,7 +169,7 @@ pub fn proxies(env: Env) -> Vec<Finding> {
         ([], _) if other.is_empty() => Finding::new("proxy", Level::Ok, "no proxy variable is set"),
         ([], _) => {
             let text = format!(
-                "{} is set; engines and nodes are reached without it",
+                "{} is set; engines and nodes are reached without it, providers over https through it",
                 other.join(", ")
             );
             Finding::new("proxy", Level::Note, text)

@@ -43,17 +43,38 @@ pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
 /// Which proxy is on the way to whom.
-pub struct Proxies(Matcher);
+pub struct Proxies {
+    matcher: Matcher,
+    /// Whether one is named that is no proxy: then nobody is reached, since going around it would
+    /// send requests where the user does not want them to go.
+    unreadable: bool,
+}
+
+/// Stands for a proxy that is none, so that exceptions hold for it too.
+const UNREADABLE: &str = "http://unreadable.invalid";
 
 impl Proxies {
     /// As the environment says now.
     pub fn of_environment() -> Self {
-        Self(Matcher::from_env())
+        let first = |names: &[&str]| {
+            let set = names.iter().filter_map(|name| std::env::var(name).ok());
+            let mut set = set.map(|value| value.trim().to_owned());
+            set.find(|value| !value.is_empty()).unwrap_or_default()
+        };
+        let https = first(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]);
+        Self::of(&https, &first(&["NO_PROXY", "no_proxy"]))
     }
 
     /// This one for everybody but those; both as in the environment, empty = none.
     pub fn of(https: &str, except: &str) -> Self {
-        Self(Matcher::builder().https(https).no(except).build())
+        let of = |https| Matcher::builder().https(https).no(except).build();
+        let anybody = Uri::from_static("https://anybody.invalid");
+        let known = Matcher::builder().https(https).build();
+        let unreadable = !https.is_empty() && known.intercept(&anybody).is_none();
+        Self {
+            matcher: of(if unreadable { UNREADABLE } else { https }),
+            unreadable,
+        }
     }
 
     fn towards(&self, host: &str, port: u16) -> Option<Intercept> {
@@ -65,7 +86,7 @@ impl Proxies {
             .authority(authority(host, port))
             .path_and_query("/")
             .build();
-        self.0.intercept(&uri.ok()?)
+        self.matcher.intercept(&uri.ok()?)
     }
 }
 
@@ -122,13 +143,15 @@ impl Outside {
     }
 
     async fn to_proxy(&self, network: &Network, proxy: &Intercept) -> io::Result<Box<dyn Io>> {
+        if self.proxies.unreadable {
+            return Err(trouble("the proxy variable holds no URL of an HTTP proxy"));
+        }
         let uri = proxy.uri();
         let host = uri.host().unwrap_or_default();
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let tls = match uri.scheme_str() {
             Some("http") => false,
             Some("https") => true,
-            // Going around it would send the request where the user does not want it to go.
             _ => {
                 return Err(trouble(
                     "the proxy variable names a SOCKS proxy; use an HTTP proxy",
@@ -242,6 +265,12 @@ fn trouble(text: impl Into<String>) -> io::Error {
     io::Error::other(Trouble(text.into()))
 }
 
+/// What it is that a provider was not connected to in its time.
+pub fn late() -> io::Error {
+    let text = "no connection within its upstream_timeout_secs";
+    io::Error::new(io::ErrorKind::TimedOut, Trouble(text.to_owned()))
+}
+
 /// Why no connection came about, in words, without addresses, names or credentials.
 pub fn why(e: &io::Error) -> String {
     let Some(inner) = e.get_ref() else {
@@ -312,6 +341,10 @@ mod tests {
             None
         );
         assert_eq!(proxy(&Proxies::of("", ""), "api.groq.com"), None);
+        // One that is none keeps its exceptions.
+        let none = Proxies::of("ftp://proxy", except);
+        assert_eq!(proxy(&none, "api.corp"), None);
+        assert!(none.unreadable && proxy(&none, "api.groq.com").is_some());
         let shown = format!("{:?}", proxies.towards("a.example", 1));
         assert!(!shown.contains("canary"), "{shown}");
     }

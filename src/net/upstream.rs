@@ -322,9 +322,12 @@ impl Upstreams {
                 .await?;
             converse(stream, Some(Box::new(pair))).await
         });
-        dialled
-            .await
-            .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        dialled.await.unwrap_or_else(|_| {
+            Err(match to.via {
+                Via::Provider(_) => outside::late(),
+                _ => io::ErrorKind::TimedOut.into(),
+            })
+        })
     }
 
     fn lock_peers(&self) -> MutexGuard<'_, FxHashMap<String, Pool>> {

@@ -129,7 +129,10 @@ async fn a_proxy_that_does_not_lead_there_is_said_to_be_at_fault() {
             "the proxy refused the connection (502)",
         ),
         (Tunnel::Close, "the proxy broke the connection off"),
-        (Tunnel::Silence, "timed out"),
+        (
+            Tunnel::Silence,
+            "no connection within its upstream_timeout_secs",
+        ),
     ] {
         let bounded = matches!(tunnel, Tunnel::Silence);
         let proxy = Proxy::plain(tunnel);
@@ -146,6 +149,14 @@ async fn a_proxy_that_does_not_lead_there_is_said_to_be_at_fault() {
         (
             "socks5://127.0.0.1:1",
             "the proxy variable names a SOCKS proxy; use an HTTP proxy",
+        ),
+        (
+            "ftp://127.0.0.1:1",
+            "the proxy variable holds no URL of an HTTP proxy",
+        ),
+        (
+            "http://a b",
+            "the proxy variable holds no URL of an HTTP proxy",
         ),
         (
             "http://127.0.0.1:1",
