@@ -164,6 +164,9 @@ fn for_origin(
     }
 }
 
+/// The records of each node that answered well.
+type Lists<'r> = Vec<Vec<Record<'r>>>;
+
 /// For a browser everybody who answered has to agree, and one live refusal is enough.
 fn agreed<'r>(
     report: &mut Report,
@@ -171,7 +174,7 @@ fn agreed<'r>(
     shape: ListShape,
     naming: Naming,
     origin: HeaderValue,
-) -> Result<(Vec<Vec<Record<'r>>>, HeaderMap), Box<Response<Content>>> {
+) -> Result<(Lists<'r>, HeaderMap), Box<Response<Content>>> {
     let mut lists = Vec::new();
     let mut grants = Vec::new();
     let mut unusable = false;

@@ -64,7 +64,7 @@ fn check_of_a_good_file_exits_0_and_warnings_do_not_change_that() {
     let other = world.path().join("other.toml");
     std::fs::write(
         &other,
-        "[gateway]\ntls_cert = \"gone.pem\"\ntls_key = \"gone.key\"",
+        "allowed_cidrs = [\"10.0.0.0/8\"]\n[gateway]\ntls_cert = \"gone.pem\"\ntls_key = \"gone.key\"",
     )
     .unwrap();
     let other = other.to_str().unwrap();
@@ -76,7 +76,7 @@ fn check_of_a_good_file_exits_0_and_warnings_do_not_change_that() {
         "NVPAIR_LOG_LEVEL is ignored",
         "gone.pem",
         "gone.key",
-        "gateway: read, but",
+        "allowed_cidrs: read, but",
     ] {
         assert!(err.contains(part), "{err}");
     }

@@ -291,7 +291,7 @@ fn entry(at_ms: u64, event: &str, node: Option<&str>, detail: &str) -> TimelineE
 
 impl Queries for Canned {
     fn is_enabled(&self, e: EngineId) -> bool {
-        e != engine("llamacpp")
+        e != engine("llamacpp") && !e.is_gateway()
     }
 
     fn nodes(&self, _: EngineId) -> Vec<NodeRecord> {
