@@ -217,8 +217,8 @@ mod tests {
                 "",
             ),
             ("[virtual_models]\nv = [\"ollama/m\"]", "virtual_models", ""),
-            ("[telemetry]\n", "", "telemetry"),
-            ("[admin]\n", "", "admin"),
+            ("[telemetry]\n", "telemetry", ""),
+            ("[admin]\n", "admin", ""),
             (
                 "[engines.ollama]\ntls_cert = \"c\"\ntls_key = \"k\"",
                 "",

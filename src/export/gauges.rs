@@ -10,7 +10,7 @@ use crate::rules::engine::EngineId;
 use crate::state::query::Queries;
 use crate::telemetry::families::{Family, Kind, Label};
 use crate::telemetry::hub::Telemetry;
-use crate::wire::control::{NodeState, Status};
+use crate::wire::control::{NodeState, ProviderState, ProviderStatus, Status};
 use crate::wire::pool::PoolStatus;
 
 /// Counts records that never reached the journal.
@@ -32,6 +32,7 @@ impl Sources {
         let mut families = self.telemetry.metrics.read();
         let status = self.queries.status();
         families.extend(of_status(&status));
+        families.extend(of_providers(&status.providers));
         if let Some(desk) = self.queries.pool() {
             families.extend(of_pool(&desk.shown().await));
         }
@@ -131,6 +132,57 @@ fn word(state: NodeState) -> &'static str {
     }
 }
 
+/// Names of providers are the file's, so there are few.
+fn of_providers(providers: &[ProviderStatus]) -> Vec<Family> {
+    let counted = |name, help, unit, n: fn(&ProviderStatus) -> u64| {
+        let points = providers
+            .iter()
+            .map(move |p| (vec![("provider", p.name.clone().into())], n(p)));
+        Family::numbers(name, help, unit, Kind::Counter, points)
+    };
+    let ready = providers.iter().map(|p| {
+        let labels = vec![("provider", p.name.clone().into())];
+        (labels, u64::from(p.state == ProviderState::Ready))
+    });
+    let penalties = providers
+        .iter()
+        .map(|p| (vec![("provider", p.name.clone().into())], p.penalty_ms));
+    vec![
+        Family::numbers(
+            "nvpair_proxy.provider.ready",
+            "Whether a provider is asked: 1, or 0 while it rests after failures or a rate limit.",
+            "1",
+            Kind::Gauge,
+            ready,
+        ),
+        Family::numbers(
+            "nvpair_proxy.provider.penalty",
+            "What failures cost a provider among those of its tier.",
+            "ms",
+            Kind::Gauge,
+            penalties,
+        ),
+        counted(
+            "nvpair_proxy.provider.requests",
+            "Requests sent to a provider.",
+            "{request}",
+            |p| p.requests,
+        ),
+        counted(
+            "nvpair_proxy.provider.failures",
+            "Failures of a provider.",
+            "{failure}",
+            |p| p.failures,
+        ),
+        counted(
+            "nvpair_proxy.provider.limited",
+            "Requests that a provider answered with 429.",
+            "{request}",
+            |p| p.limited,
+        ),
+    ]
+}
+
 fn of_pool(pool: &PoolStatus) -> Vec<Family> {
     let mut nodes: BTreeMap<String, u64> = BTreeMap::new();
     for node in &pool.nodes {
@@ -155,4 +207,45 @@ fn of_pool(pool: &PoolStatus) -> Vec<Family> {
             [(Vec::new(), store)],
         ),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_provider_that_rests_is_not_ready() {
+        let provider = |name: &str, state| ProviderStatus {
+            name: name.into(),
+            base_url: "https://p/v1".into(),
+            tier: 1,
+            state,
+            standing: None,
+            penalty_ms: 4_000,
+            cool_down_ms: 0,
+            failures_in_a_row: 2,
+            failures: 5,
+            last_failure: None,
+            requests: 9,
+            limited: 3,
+            models: Vec::new(),
+        };
+        let all = [
+            provider("a", ProviderState::Ready),
+            provider("b", ProviderState::CoolingDown),
+        ];
+        let text = crate::export::prometheus::text(&of_providers(&all));
+        for line in [
+            "nvpair_proxy_provider_ready{provider=\"a\"} 1",
+            "nvpair_proxy_provider_ready{provider=\"b\"} 0",
+            "nvpair_proxy_provider_penalty_milliseconds{provider=\"b\"} 4000",
+            "nvpair_proxy_provider_requests_total{provider=\"a\"} 9",
+            "nvpair_proxy_provider_failures_total{provider=\"a\"} 5",
+            "nvpair_proxy_provider_limited_total{provider=\"a\"} 3",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} in {text}");
+        }
+        let none = of_providers(&[]);
+        assert!(none.iter().all(|f| f.points.is_empty()));
+    }
 }

@@ -68,8 +68,10 @@ fn histogram(out: &mut String, name: &str, of: &[Label], spread: &Spread) -> std
 /// The conventions' name as OpenTelemetry has it turned into one of Prometheus.
 fn name(family: &Family) -> String {
     let mut name = family.name.replace('.', "_");
-    if family.unit == "s" {
-        name.push_str("_seconds");
+    match family.unit {
+        "s" => name.push_str("_seconds"),
+        "ms" => name.push_str("_milliseconds"),
+        _ => {},
     }
     if family.kind == Kind::Counter {
         name.push_str("_total");
