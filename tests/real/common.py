@@ -1,17 +1,49 @@
-"""What the parts of `run` share: counting checks, waiting, one streaming request, the SDK checks, a kill under load.
+"""What `run`, its parts and `clients` share: installing once, counting checks, waiting, one streaming request, the SDK
+checks, a kill under load.
 
 Knows nothing of the processes of a run; those are `run`'s and each part's own.
 """
+import fcntl
+import hashlib
 import http.client
 import json
+import os
+import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 STREAMS = 20
+CACHE = Path(os.environ.get("REAL_CACHE") or
+             Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nvpair-proxy" / "real")
+
+
+def once(name, packages, version, install):
+    """Installs into CACHE/NAME-HASH once; two runs at the same time wait for each other."""
+    key = hashlib.sha256(" ".join([*packages, version]).encode()).hexdigest()[:12]
+    dest = CACHE / f"{name}-{key}"
+    done = dest / ".ok"
+    if done.exists():
+        return dest
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with open(CACHE / f".lock-{name}", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if done.exists():
+            return dest
+        shutil.rmtree(dest, ignore_errors=True)
+        t = time.time()
+        for command in install(dest):
+            r = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            if r.returncode:
+                print(f"{command[0]} failed:\n{r.stderr[-1500:]}", file=sys.stderr)
+                sys.exit(3)
+        done.write_text(" ".join(packages))
+        print(f"installed {' '.join(packages)} in {time.time()-t:.1f}s", file=sys.stderr)
+    return dest
 
 
 class Tally:

@@ -117,7 +117,7 @@ class Scripted(BaseHTTPRequestHandler):
 
 
 class Gateway:
-    """The processes of this part; `rig` ends them, but for the scripted provider, which is a thread of ours."""
+    """A gateway, its node, its provider, and the scripted provider, which is a thread of ours."""
 
     def __init__(self, rig):
         self.rig, (self.node, self.provider, self.port) = rig, rig.gateway
@@ -145,6 +145,18 @@ class Gateway:
                       "locked": "wrong-key", **{ours: name for name, ours, _ in ACCOUNTS}}
             return owners == wanted, owners
         return until("every model with its owner in the gateway's list", 60, listed)
+
+    def stop(self):
+        """Ends them; another part may take their ports."""
+        self.scripted.shutdown()
+        self.scripted.server_close()
+        if proxy := self.rig.procs.pop("gateway", None):
+            proxy.terminate()
+            try:
+                need(proxy.wait(20) == 0, f"the gateway exits with {proxy.returncode} on SIGTERM")
+            finally:
+                proxy.kill()
+        self.rig.engines("stop", f"{self.node},{self.provider}")
 
     def served_by(self, model=HERE_NAME):
         """Who answers a short request."""
@@ -200,7 +212,7 @@ def part(rig, tally):
         sdks(gateway, tally, NODE, HERE_NAME, "openai,anthropic")
         fallback(gateway, tally)
     finally:
-        gateway.scripted.shutdown()
+        tally.check(PART, "ends-on-sigterm", gateway.stop)
 
 
 def fallback(gateway, tally):
