@@ -469,7 +469,7 @@ impl Round {
     fn no_candidate(&self, page: bool) -> String {
         let facade = self.report.facade();
         let display = facade.state.engine().spec().display;
-        let Some(Model { name: model, .. }) = &self.model else {
+        let Some(Model { name: model, path }) = &self.model else {
             return format!(
                 "no node is reachable through the {display} facade; start an engine or add a node"
             );
@@ -480,6 +480,13 @@ impl Round {
         }
         let virtuals = &self.report.settings().virtual_models;
         let known = chain::models(&facade.context.shared, &facade.state, virtuals);
+        if let Some(owners) = known.get(&**model) {
+            // Whoever has it is down, or a provider without the route.
+            return format!(
+                "the model {model:?} ({}) has no target that is up and takes {path}",
+                owners.join(", ")
+            );
+        }
         let near = nearest(model, known.keys().map(String::as_str), 3);
         if near.is_empty() {
             return format!("{none}; pull it on a node, or ask for one that is listed");

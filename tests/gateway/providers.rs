@@ -324,7 +324,11 @@ fn messages_and_responses_are_not_sent_to_providers() {
     let world = World::new();
     let daemon = gateway(&world, &[plain("a", &a, 0)]);
     for path in ["/v1/messages", "/v1/responses"] {
-        assert_eq!(post(daemon.port, path, &chat("big")).status, 502, "{path}");
+        let answer = post(daemon.port, path, &chat("big"));
+        assert_eq!(answer.status, 502, "{path}");
+        let said = answer.error_text();
+        let want = format!("the model \"big\" (a) has no target that is up and takes {path}");
+        assert_eq!(said, want);
     }
     assert_eq!(a.hits(), 0);
 }
