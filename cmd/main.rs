@@ -19,6 +19,7 @@ mod fold;
 mod follow;
 mod generate;
 mod healthcheck;
+mod keys;
 mod live;
 mod man;
 mod models;
@@ -84,6 +85,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, CliError> {
         Verb::Providers(_) => providers::run(globals),
         Verb::Route(args) => route::run(args, globals),
         Verb::Nodes(args) => nodes::run(args, globals),
+        Verb::Keys(args) => keys::run(args, globals),
         Verb::Agent(args) => agent::run(args, globals),
         Verb::Doctor(args) => doctor::run(args, globals),
         Verb::Replay(args) => replay::run(args, globals),

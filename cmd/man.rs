@@ -128,7 +128,7 @@ const ENVIRONMENT: [Entry; 15] = [
     ),
 ];
 
-const FILES: [Entry; 13] = [
+const FILES: [Entry; 14] = [
     (
         On::Serve,
         "~/.config/nvpair-proxy/config.toml",
@@ -166,6 +166,11 @@ const FILES: [Entry; 13] = [
         On::Serve,
         "~/.local/state/nvpair-proxy/node-keys.json",
         "Hashes of the node pool's keys, for its owner only, where the pool is kept in memory.",
+    ),
+    (
+        On::Serve,
+        "~/.local/state/nvpair-proxy/client-keys.json, client-usage.json",
+        "Hashes of the client keys, and what each used today, for their owner only.",
     ),
     (
         On::Serve,

@@ -129,6 +129,7 @@ mod tests {
             },
             workloads: WorkloadCounts::default(),
             providers: vec![],
+            door: Default::default(),
             pool: None,
             telemetry: None,
         }

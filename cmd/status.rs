@@ -6,7 +6,9 @@ use std::time::Duration;
 use nvpair_proxy::control::client::{ControlApiClient, ControlClient};
 use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::units::human_age;
-use nvpair_proxy::wire::control::{Mode, NodeKind, NodeState, NodeStatus, Status, TelemetryStatus};
+use nvpair_proxy::wire::control::{
+    DoorStatus, Mode, NodeKind, NodeState, NodeStatus, Status, TelemetryStatus,
+};
 use nvpair_proxy::wire::pool::PoolUsage;
 
 use crate::cli::{Globals, StatusArgs};
@@ -109,8 +111,35 @@ fn render(status: &Status, now_ms: u64, look: &Look, parts: Parts) -> String {
         text.push_str(&look.heading("Clients"));
         text.push_str(&format!("{clients}\n"));
     }
+    text.push_str(&door(&status.door));
     text.push_str(&summary(status));
     text.push_str(&telemetry(status.telemetry.as_ref()));
+    text
+}
+
+/// Who is let in besides the usual callers; nothing where nobody is.
+fn door(door: &DoorStatus) -> String {
+    let mut text = String::new();
+    let mut line = |what: &str, list: &[String], more: &str| {
+        let list = output::clean(&list.join(", "));
+        text.push_str(&format!("{what}: {list}{more}\n"));
+    };
+    if !door.allowed_cidrs.is_empty() {
+        let keys = match door.client_keys {
+            0 => " (no client key yet: nobody comes in)".to_owned(),
+            1 => " with 1 client key".to_owned(),
+            n => format!(" with {n} client keys"),
+        };
+        line("Open to", &door.allowed_cidrs, &keys);
+    }
+    if !door.allowed_hosts.is_empty() {
+        line("Further names in Host", &door.allowed_hosts, "");
+    }
+    match door.allowed_origins.as_deref() {
+        None => {},
+        Some([]) => line("Browser origins", &["none".to_owned()], ""),
+        Some(origins) => line("Browser origins", origins, " alone"),
+    }
     text
 }
 
@@ -416,6 +445,7 @@ mod tests {
             },
             workloads: WorkloadCounts::default(),
             providers: vec![],
+            door: Default::default(),
             pool: None,
             telemetry: None,
         }

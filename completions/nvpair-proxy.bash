@@ -37,6 +37,9 @@ _nvpair__proxy() {
             nvpair__proxy,help)
                 cmd="nvpair__proxy__subcmd__help"
                 ;;
+            nvpair__proxy,keys)
+                cmd="nvpair__proxy__subcmd__keys"
+                ;;
             nvpair__proxy,models)
                 cmd="nvpair__proxy__subcmd__models"
                 ;;
@@ -142,6 +145,9 @@ _nvpair__proxy() {
             nvpair__proxy__subcmd__help,help)
                 cmd="nvpair__proxy__subcmd__help__subcmd__help"
                 ;;
+            nvpair__proxy__subcmd__help,keys)
+                cmd="nvpair__proxy__subcmd__help__subcmd__keys"
+                ;;
             nvpair__proxy__subcmd__help,models)
                 cmd="nvpair__proxy__subcmd__help__subcmd__models"
                 ;;
@@ -193,6 +199,15 @@ _nvpair__proxy() {
             nvpair__proxy__subcmd__help__subcmd__generate,systemd)
                 cmd="nvpair__proxy__subcmd__help__subcmd__generate__subcmd__systemd"
                 ;;
+            nvpair__proxy__subcmd__help__subcmd__keys,create)
+                cmd="nvpair__proxy__subcmd__help__subcmd__keys__subcmd__create"
+                ;;
+            nvpair__proxy__subcmd__help__subcmd__keys,list)
+                cmd="nvpair__proxy__subcmd__help__subcmd__keys__subcmd__list"
+                ;;
+            nvpair__proxy__subcmd__help__subcmd__keys,revoke)
+                cmd="nvpair__proxy__subcmd__help__subcmd__keys__subcmd__revoke"
+                ;;
             nvpair__proxy__subcmd__help__subcmd__nodes,add)
                 cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__add"
                 ;;
@@ -222,6 +237,30 @@ _nvpair__proxy() {
                 ;;
             nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys,revoke)
                 cmd="nvpair__proxy__subcmd__help__subcmd__nodes__subcmd__keys__subcmd__revoke"
+                ;;
+            nvpair__proxy__subcmd__keys,create)
+                cmd="nvpair__proxy__subcmd__keys__subcmd__create"
+                ;;
+            nvpair__proxy__subcmd__keys,help)
+                cmd="nvpair__proxy__subcmd__keys__subcmd__help"
+                ;;
+            nvpair__proxy__subcmd__keys,list)
+                cmd="nvpair__proxy__subcmd__keys__subcmd__list"
+                ;;
+            nvpair__proxy__subcmd__keys,revoke)
+                cmd="nvpair__proxy__subcmd__keys__subcmd__revoke"
+                ;;
+            nvpair__proxy__subcmd__keys__subcmd__help,create)
+                cmd="nvpair__proxy__subcmd__keys__subcmd__help__subcmd__create"
+                ;;
+            nvpair__proxy__subcmd__keys__subcmd__help,help)
+                cmd="nvpair__proxy__subcmd__keys__subcmd__help__subcmd__help"
+                ;;
+            nvpair__proxy__subcmd__keys__subcmd__help,list)
+                cmd="nvpair__proxy__subcmd__keys__subcmd__help__subcmd__list"
+                ;;
+            nvpair__proxy__subcmd__keys__subcmd__help,revoke)
+                cmd="nvpair__proxy__subcmd__keys__subcmd__help__subcmd__revoke"
                 ;;
             nvpair__proxy__subcmd__nodes,add)
                 cmd="nvpair__proxy__subcmd__nodes__subcmd__add"
@@ -311,7 +350,7 @@ _nvpair__proxy() {
 
     case "${cmd}" in
         nvpair__proxy)
-            opts="-v -q -h -V --socket --json --verbose --quiet --color --help --version serve status select set-port workloads models providers route nodes agent doctor replay config healthcheck completions generate help"
+            opts="-v -q -h -V --socket --json --verbose --quiet --color --help --version serve status select set-port workloads models providers route nodes keys agent doctor replay config healthcheck completions generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -849,7 +888,7 @@ _nvpair__proxy() {
             return 0
             ;;
         nvpair__proxy__subcmd__help)
-            opts="serve status select set-port workloads models providers route nodes agent doctor replay config healthcheck completions generate help"
+            opts="serve status select set-port workloads models providers route nodes keys agent doctor replay config healthcheck completions generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1047,6 +1086,62 @@ _nvpair__proxy() {
         nvpair__proxy__subcmd__help__subcmd__help)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__help__subcmd__keys)
+            opts="create list revoke"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__help__subcmd__keys__subcmd__create)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__help__subcmd__keys__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__help__subcmd__keys__subcmd__revoke)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1331,6 +1426,176 @@ _nvpair__proxy() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__keys)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help create list revoke help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__keys__subcmd__create)
+            opts="-v -q -h --allow --requests-per-minute --tokens-per-day --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --allow)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --requests-per-minute)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tokens-per-day)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__keys__subcmd__help)
+            opts="create list revoke help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__keys__subcmd__help__subcmd__create)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__keys__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__keys__subcmd__help__subcmd__list)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__keys__subcmd__help__subcmd__revoke)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__keys__subcmd__list)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        nvpair__proxy__subcmd__keys__subcmd__revoke)
+            opts="-v -q -h --socket --json --verbose --quiet --color --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --color)
+                    COMPREPLY=($(compgen -W "auto always never" -- "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -38,6 +38,7 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand providers 'Show the providers that the gateway falls back to'
             cand route 'Show where a request for a model would go now, and why'
             cand nodes 'Show nodes, add some, remove some'
+            cand keys 'Make, list and revoke the keys that callers from other machines show'
             cand agent 'Join the engine on this machine to a gateway''s node pool'
             cand doctor 'Look for what may be wrong on this machine, each finding with its remedy'
             cand replay 'Ask what would happen with recorded requests now, or send such requests again'
@@ -355,6 +356,71 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
         }
         &'nvpair-proxy;nodes;help;help'= {
         }
+        &'nvpair-proxy;keys'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+            cand create 'Make a key; it is shown this once'
+            cand list 'Show the keys there are, without what is secret of them'
+            cand revoke 'End a key: its next request is refused'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'nvpair-proxy;keys;create'= {
+            cand --allow 'What it may use (repeatable, or separated by commas)'
+            cand --requests-per-minute 'Requests it may make in a minute [default: no limit]'
+            cand --tokens-per-day 'Tokens it may use in a day of UTC [default: no limit]'
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;keys;list'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;keys;revoke'= {
+            cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
+            cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --json 'Print one JSON document and nothing else on stdout'
+            cand -v 'Say more; for `serve`, log at debug'
+            cand --verbose 'Say more; for `serve`, log at debug'
+            cand -q 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand --quiet 'Say less: no confirmations; for `serve`, log warnings and errors only'
+            cand -h 'Print help (see more with ''--help'')'
+            cand --help 'Print help (see more with ''--help'')'
+        }
+        &'nvpair-proxy;keys;help'= {
+            cand create 'Make a key; it is shown this once'
+            cand list 'Show the keys there are, without what is secret of them'
+            cand revoke 'End a key: its next request is refused'
+            cand help 'Print this message or the help of the given subcommand(s)'
+        }
+        &'nvpair-proxy;keys;help;create'= {
+        }
+        &'nvpair-proxy;keys;help;list'= {
+        }
+        &'nvpair-proxy;keys;help;revoke'= {
+        }
+        &'nvpair-proxy;keys;help;help'= {
+        }
         &'nvpair-proxy;agent'= {
             cand --proxy-addr 'Registry of the gateway; port 9090 where none is given'
             cand --node-id 'The node this is, as the key names it'
@@ -587,6 +653,7 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand providers 'Show the providers that the gateway falls back to'
             cand route 'Show where a request for a model would go now, and why'
             cand nodes 'Show nodes, add some, remove some'
+            cand keys 'Make, list and revoke the keys that callers from other machines show'
             cand agent 'Join the engine on this machine to a gateway''s node pool'
             cand doctor 'Look for what may be wrong on this machine, each finding with its remedy'
             cand replay 'Ask what would happen with recorded requests now, or send such requests again'
@@ -643,6 +710,17 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
         &'nvpair-proxy;help;nodes;keys;list'= {
         }
         &'nvpair-proxy;help;nodes;keys;revoke'= {
+        }
+        &'nvpair-proxy;help;keys'= {
+            cand create 'Make a key; it is shown this once'
+            cand list 'Show the keys there are, without what is secret of them'
+            cand revoke 'End a key: its next request is refused'
+        }
+        &'nvpair-proxy;help;keys;create'= {
+        }
+        &'nvpair-proxy;help;keys;list'= {
+        }
+        &'nvpair-proxy;help;keys;revoke'= {
         }
         &'nvpair-proxy;help;agent'= {
         }

@@ -37,7 +37,8 @@
 //!
 //! 1. `daemon::supervisor` accepts a connection from [`net::listen`] and hands it to
 //!    [`facade::accept`] (`facade::server`), which puts up a panic fence around each request.
-//! 2. [`rules::ingress`] checks the door and [`rules::route`] says what the request is. A model
+//! 2. [`rules::ingress`] checks the door, [`rules::route`] says what the request is, and
+//!    `facade::keyed` takes a client's key out ([`state::clients`], [`rules::client_key`]). A model
 //!    list goes to `facade::inventory`, a preflight to `facade::preflight`; the rest goes on.
 //! 3. Two lanes carry the rest. `facade::express` takes a strictly plain `POST` to an inference
 //!    route as bytes ([`net::h1`], [`net::sockets`]); everything else goes through the HTTP library

@@ -7,6 +7,7 @@ mod agent;
 mod config;
 mod doctor;
 mod generate;
+mod keys;
 mod nodes;
 mod pool;
 mod query;
@@ -26,6 +27,7 @@ pub use agent::AgentArgs;
 pub use config::{ConfigArgs, ConfigVerb, FileArgs};
 pub use doctor::DoctorArgs;
 pub use generate::{GenerateArgs, GenerateVerb, LaunchdArgs, SystemdArgs};
+pub use keys::{ClientKeyCreateArgs, ClientKeyRevokeArgs, ClientKeysArgs, ClientKeysVerb};
 pub use nodes::{NodesAddArgs, NodesArgs, NodesListArgs, NodesRemoveArgs, NodesVerb};
 pub use pool::{
     DrainArgs, KeyCreateArgs, KeyRevokeArgs, KeysArgs, KeysVerb, PoolNodeArgs, PoolVerb,
@@ -116,6 +118,8 @@ pub enum Verb {
     Route(RouteArgs),
     /// Show nodes, add some, remove some
     Nodes(NodesArgs),
+    /// Make, list and revoke the keys that callers from other machines show
+    Keys(ClientKeysArgs),
     /// Join the engine on this machine to a gateway's node pool
     Agent(Box<AgentArgs>),
     /// Look for what may be wrong on this machine, each finding with its remedy

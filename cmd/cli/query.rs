@@ -27,7 +27,8 @@ With --json: {schema_version,
   nodes: [{id, name, engine, kind, state, reason?, address?, pending, pressure, reserved, load,
     models: [], warm: []}],
   scheduler: {policy, generation, age_ms},
-  workloads: {queued, running, completed, failed, cancelled}, providers: [], pool}
+  workloads: {queued, running, completed, failed, cancelled}, providers: [],
+  door: {allowed_hosts: [], allowed_origins, allowed_cidrs: [], client_keys}, pool}
 providers are as `providers --json` has them. Times end in _at (Unix ms), spans in _ms;
 load = pending + pressure + reserved.";
 

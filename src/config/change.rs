@@ -78,9 +78,8 @@ pub fn keys(old: &Settings, new: &Settings) -> Changed {
             _ => changed.restart.push(path.to_owned()),
         }
     }
-    // Sockets are opened with their certificate.
     if old.engine_tls != new.engine_tls {
-        changed.restart.push("engines.*.tls_cert".to_owned());
+        changed.live.push("engines.*.tls_cert".to_owned());
     }
     changed
 }
@@ -200,7 +199,7 @@ mod tests {
             ("max_request_bytes = 1", "max_request_bytes", ""),
             ("allowed_hosts = [\"a\"]", "allowed_hosts", ""),
             ("allowed_origins = []", "allowed_origins", ""),
-            ("allowed_cidrs = [\"10.0.0.0/8\"]", "", "allowed_cidrs"),
+            ("allowed_cidrs = [\"10.0.0.0/8\"]", "allowed_cidrs", ""),
             ("stream_idle_timeout = \"1s\"", "stream_idle_timeout", ""),
             ("drain_timeout = 0", "drain_timeout", ""),
             ("commit_gate = \"first-byte\"", "commit_gate", ""),
@@ -221,8 +220,8 @@ mod tests {
             ("[admin]\n", "admin", ""),
             (
                 "[engines.ollama]\ntls_cert = \"c\"\ntls_key = \"k\"",
-                "",
                 "engines.*.tls_cert",
+                "",
             ),
         ] {
             let new = settings(text);

@@ -153,7 +153,7 @@ pub const TOP: Section = Section {
             "",
             "The only browser origins that are let in; without it the engines' own policy decides.",
         ),
-        fixed(
+        live(
             "allowed_cidrs",
             Shape::Texts,
             "",

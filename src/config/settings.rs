@@ -132,6 +132,15 @@ pub struct Settings {
     pub warnings: Vec<String>,
 }
 
+impl Settings {
+    /// Certificates of the facades, the gateway's included, for callers beyond loopback.
+    pub fn certificates(&self) -> Vec<(EngineId, TlsFiles)> {
+        let gateway = self.gateway.as_ref().and_then(|g| g.tls.clone());
+        let gateway = gateway.map(|tls| (EngineId::GATEWAY, tls));
+        self.engine_tls.iter().cloned().chain(gateway).collect()
+    }
+}
+
 /// Why there are no settings: every bad flag, and what is wrong with the file.
 #[derive(Debug, Default)]
 pub struct SettingsError {
@@ -267,11 +276,6 @@ fn without_effect(s: &Settings) -> Vec<String> {
             !s.virtual_models.is_empty() && s.gateway.is_none(),
         ),
         ("providers", !s.providers.is_empty() && s.gateway.is_none()),
-        ("allowed_cidrs", !s.allowed_cidrs.is_empty()),
-        (
-            "tls_cert and tls_key of an engine",
-            !s.engine_tls.is_empty(),
-        ),
     ];
     let idle = parts.iter().filter(|(_, given)| *given);
     let mut told: Vec<String> = idle

@@ -11,6 +11,7 @@ use jsonrpsee::client_transport::ws::WsTransportClientBuilder;
 use jsonrpsee::core::client::{Client, ClientBuilder, Error as RpcError, Subscription};
 
 pub use super::api::ControlApiClient;
+pub use super::keys::KeysApiClient;
 pub use super::pool::PoolApiClient;
 use super::transport;
 use crate::wire::control::{Document, SCHEMA_VERSION, WorkloadChange};

@@ -118,6 +118,13 @@ const METHODS: &[Method] = &[
     ),
     Method("pool/keys/list", Scope::Plain, &[]),
     Method("pool/keys/revoke", Scope::Plain, &["name"]),
+    Method(
+        "keys/create",
+        Scope::Plain,
+        &["name", "allow", "requests_per_minute", "tokens_per_day"],
+    ),
+    Method("keys/list", Scope::Plain, &[]),
+    Method("keys/revoke", Scope::Plain, &["name"]),
     Method("config/reload", Scope::Plain, &[]),
     Method("shutdown", Scope::Process, &[]),
 ];
@@ -350,6 +357,7 @@ fn internal(method: &str) -> ErrorObjectOwned {
 mod tests {
     use super::*;
     use crate::control::api::ControlApiServer;
+    use crate::control::keys::{KeysApiServer, KeysHandlers};
     use crate::control::pool::{PoolApiServer, PoolHandlers};
     use crate::control::server::Handlers;
     use crate::control::socket::tests::{FakeQueries, engine};
@@ -377,8 +385,14 @@ mod tests {
             queries: queries.clone(),
         }
         .into_rpc();
+        let keys = KeysHandlers {
+            commands: Commands::queue(1).0,
+            queries: queries.clone(),
+        }
+        .into_rpc();
         let pool = PoolHandlers { queries }.into_rpc();
-        let mut served: Vec<_> = module.method_names().chain(pool.method_names()).collect();
+        let names = module.method_names().chain(pool.method_names());
+        let mut served: Vec<_> = names.chain(keys.method_names()).collect();
         let mut listed: Vec<_> = METHODS.iter().map(|m| m.0).collect();
         served.sort_unstable();
         listed.sort_unstable();

@@ -6,6 +6,7 @@
 pub mod api;
 pub mod client;
 mod door;
+pub mod keys;
 pub mod pool;
 mod server;
 pub mod socket;

@@ -21,6 +21,7 @@ use tower_service::Service;
 
 use super::api::ControlApiServer;
 use super::door::Door;
+use super::keys::{KeysApiServer, KeysHandlers};
 use super::pool::{PoolApiServer, PoolHandlers};
 use super::server::Handlers;
 use super::transport;
@@ -106,11 +107,16 @@ impl ControlSocket {
         let (stop, handle) = stop_channel();
         let mut methods = Methods::from(
             Handlers {
-                commands,
+                commands: commands.clone(),
                 queries: Arc::clone(&queries),
             }
             .into_rpc(),
         );
+        let keys = KeysHandlers {
+            commands,
+            queries: Arc::clone(&queries),
+        };
+        methods.merge(keys.into_rpc()).map_err(io::Error::other)?;
         let pool = PoolHandlers {
             queries: Arc::clone(&queries),
         };
@@ -358,6 +364,7 @@ pub(super) mod tests {
                 | Command::RemoveManual(..)
                 | Command::Discovery(..)
                 | Command::Apply(..)
+                | Command::Reach(..)
                 | Command::Move(..)
                 | Command::Disable(..) => panic!("not a call of this socket"),
                 Command::SetLogLevel(level, r) => {

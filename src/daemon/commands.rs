@@ -11,7 +11,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt;
 use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval};
 
+use crate::config::gateway::TlsFiles;
 use crate::facade::{Context, Facade};
 use crate::net::listen::{self, Scope};
 use crate::rules::addresses::is_loopback_host;
@@ -33,6 +35,7 @@ use crate::wire::broker::{DirectoryNode, NodeRecord};
 use crate::wire::control::{ConfigReloaded, NodeAdded, NodeState, PortSet, SCHEMA_VERSION};
 use crate::wire::jsonrpc::{CommandError, ErrorCode};
 
+use super::doors::{Doors, LOOK, is_open};
 use super::shutdown::Stop;
 use super::supervisor::{Died, Listening, bind_all};
 
@@ -48,6 +51,7 @@ pub struct Executor {
     reloads: mpsc::UnboundedSender<Responder<ConfigReloaded>>,
     listening: HashMap<EngineId, Listening>,
     openings: u64,
+    doors: Doors,
     /// Nodes told before their facade listens: only a standalone driver may, so that its very first
     /// request finds them.
     early: Option<HashMap<EngineId, Arc<FacadeState>>>,
@@ -82,6 +86,7 @@ impl Executor {
             reloads,
             listening: HashMap::new(),
             openings: 0,
+            doors: Doors::default(),
             early: early.then(HashMap::new),
             desk,
             died: mpsc::unbounded_channel(),
@@ -91,6 +96,8 @@ impl Executor {
     /// Reads commands until the queue ends. A panic in one ends only that one: its responder goes
     /// unanswered, and whoever waits is told of an internal error.
     pub async fn run(mut self, mut queue: CommandQueue) {
+        let mut look = interval(LOOK);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 biased;
@@ -101,6 +108,9 @@ impl Executor {
                         drop(fenced.await);
                     },
                     None => return,
+                },
+                _ = look.tick(), if self.scope == Scope::Loopback && is_open(&self.context) => {
+                    self.reach();
                 },
             }
         }
@@ -131,7 +141,10 @@ impl Executor {
                 r.answer(Ok(level));
             },
             Command::Apply(values, r) => {
-                self.apply(*values);
+                r.answer(Ok(self.apply(*values)));
+            },
+            Command::Reach(r) => {
+                self.reach();
                 r.answer(Ok(()));
             },
             Command::Move(wanted, r) => {
@@ -207,6 +220,7 @@ impl Executor {
         let up = Listening::open(facade, self.openings, primary, bound, &self.died.0);
         self.listening.insert(engine, up);
         tracing::info!(%engine, port, "facade listens");
+        self.reach();
         Ok(Enabled {
             port,
             rule,
@@ -284,6 +298,7 @@ impl Executor {
             up.move_to(sockets, &self.died.0);
             tracing::info!(%engine, port, "facade moved");
             self.emit(Notice::Ready(engine, port));
+            self.reach();
         }
         Ok(PortSet {
             version: self.version.clone(),
@@ -291,7 +306,21 @@ impl Executor {
         })
     }
 
-    fn apply(&self, values: Apply) {
+    /// Listens beyond loopback where keys and networks open the facades.
+    fn reach(&mut self) {
+        if self.scope == Scope::Loopback {
+            self.doors.reach(&self.context, &mut self.listening);
+        }
+    }
+
+    /// Serves these certificates; a line for each that cannot be used.
+    pub fn certify(&mut self, wanted: &[(EngineId, TlsFiles)]) -> Vec<String> {
+        self.doors.certify(&self.context, wanted)
+    }
+
+    fn apply(&mut self, values: Apply) -> Vec<String> {
+        // Ahead of the networks: nobody comes in in the clear meanwhile.
+        let told = self.certify(&values.certificates);
         let shared = &self.context.shared;
         shared.settings.swap(values.requests);
         if let Some(policy) = values.policy {
@@ -300,6 +329,8 @@ impl Executor {
         if let Some(level) = values.log_level {
             self.log.set(level);
         }
+        self.reach();
+        told
     }
 
     /// Moves a facade to where it would be opened now. The new port is bound first, so that a lost
@@ -326,6 +357,7 @@ impl Executor {
             up.move_to(sockets, &self.died.0);
             tracing::info!(%engine, port, "facade moved");
             self.emit(Notice::Ready(engine, port));
+            self.reach();
         }
         Ok(moved)
     }

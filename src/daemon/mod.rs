@@ -3,7 +3,9 @@
 //! Owns: start and end of the process's work. Leaves to others: every part's own business;
 //! `commands` carries commands out, `supervisor` holds the listeners.
 
+mod clients;
 mod commands;
+mod doors;
 mod heartbeat;
 mod journal;
 mod pool;
@@ -25,7 +27,7 @@ use crate::config::settings::{Flags, Settings};
 use crate::control::socket::{ControlSocket, SocketError};
 use crate::demo;
 use crate::director;
-use crate::facade::Context;
+use crate::facade::{Certificates, Context};
 use crate::net::listen::Scope;
 use crate::net::places::Places;
 use crate::net::sockets::Sockets;
@@ -139,6 +141,9 @@ pub enum StartError {
     /// The TLS library does not work here.
     #[error("cannot prepare TLS for the cluster: {0}")]
     Tls(String),
+    /// A facade's certificate cannot be served.
+    #[error("{0}")]
+    Certificate(String),
     /// The system refused something basic.
     #[error("{what}: {source}")]
     System {
@@ -198,6 +203,13 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         Scheduler::new(policy),
     ));
     let may_keep = holds_lock && !matches!(driver, Driver::Demo);
+    let keys = match &state_dir {
+        _ if matches!(driver, Driver::Demo) => Err(clients::DEMO),
+        _ if !holds_lock => Err(clients::NO_SOCKET),
+        None => Err(clients::NO_FOLDER),
+        Some(folder) => Ok(folder.as_path()),
+    };
+    let keeping = clients::open(&shared.clients, keys);
     let state_dir = state_dir.filter(|_| may_keep);
     // Under a broker its list is what there is, and nobody probes.
     let named = (!brokered).then(|| open_book(state_dir.as_deref()));
@@ -220,6 +232,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         sockets: Sockets::new(network),
         cluster,
         lifetime: lifetime.clone(),
+        certificates: Certificates::default(),
         activity: Activity::default(),
         places: Places::new(Limits::of(descriptors.limit)),
         machine: machine.clone(),
@@ -235,7 +248,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
     };
     let stop = shutdown::Stop::default();
     let (reloads, asked) = tokio::sync::mpsc::unbounded_channel();
-    let executor = Executor::new(
+    let mut executor = Executor::new(
         context.clone(),
         surroundings,
         ports,
@@ -254,6 +267,10 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         },
         _ => None,
     };
+    certify(&mut executor, &settings, in_cluster, brokered)?;
+    if let Some(advice) = clients::advice(&RequestSettings::from(&*settings), &shared.clients) {
+        tracing::warn!("{advice}");
+    }
     let executor = tokio::spawn(executor.run(queue));
     let pool = match pool.map(|p| pool::start(&p, state_dir.as_deref(), &machine, &shared)) {
         Some(Ok(running)) => Some(running),
@@ -311,6 +328,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         commands: commands.clone(),
         director: None,
         stop: stop.clone(),
+        clients: shared.clients.clone(),
     };
     match driver {
         Driver::Stdio | Driver::Ipc(_) => {
@@ -348,7 +366,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
             pool.stop().await;
         }
     };
-    tokio::join!(stopped, telemetry.stop());
+    tokio::join!(stopped, telemetry.stop(), keeping.end());
     Ok(ended)
 }
 
@@ -376,6 +394,31 @@ fn open_book(state_dir: Option<&std::path::Path>) -> Book {
         tracing::warn!("{problem}");
     }
     book
+}
+
+/// Takes the facades' certificates into service. Under a broker an exit is a crash, so that one that
+/// cannot be used is a warning there, and nobody comes in beyond loopback.
+fn certify(
+    executor: &mut Executor,
+    settings: &Settings,
+    in_cluster: bool,
+    brokered: bool,
+) -> Result<(), StartError> {
+    let certificates = settings.certificates();
+    if in_cluster && !certificates.is_empty() {
+        tracing::warn!(
+            "tls_cert of a facade is not used: with --cluster-dir, TLS on a facade's port is the \
+             cluster's, and callers with a client key are served in the clear"
+        );
+    }
+    let told = executor.certify(&certificates);
+    match told.is_empty() || brokered {
+        false => Err(StartError::Certificate(told.join("\n"))),
+        true => {
+            told.iter().for_each(|line| tracing::warn!("{line}"));
+            Ok(())
+        },
+    }
 }
 
 fn open_cluster(folder: Option<PathBuf>) -> Result<Option<Arc<Cluster>>, StartError> {

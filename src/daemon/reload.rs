@@ -25,11 +25,13 @@ use crate::config::settings::{self, Flags, Settings, SettingsError};
 use crate::director::Changes;
 use crate::net::watched::{News, Watched};
 use crate::rules::log_level::LogLevel;
+use crate::state::clients::Clients;
 use crate::state::command::{Apply, Command, Commands, Responder};
 use crate::state::settings::RequestSettings;
 use crate::wire::control::{ConfigReloaded, SCHEMA_VERSION};
 use crate::wire::jsonrpc::{CommandError, ErrorCode};
 
+use super::clients;
 use super::shutdown::Stop;
 
 /// Between two looks at the file. A change counts when the next look finds it unchanged, so that a
@@ -90,6 +92,8 @@ pub struct Reloader {
     pub director: Option<Changes>,
     /// Ends the daemon with its terminal.
     pub stop: Stop,
+    /// Callers with a key, without whom networks let nobody in.
+    pub clients: Arc<Clients>,
 }
 
 impl Reloader {
@@ -179,6 +183,7 @@ impl Reloader {
         told.warnings.clone_from(&new.warnings);
         let apply = Apply {
             requests: RequestSettings::from(&*new),
+            certificates: new.certificates(),
             // A broker decides by its list, a demonstration by what it was started with.
             policy: self.director.as_ref().map(|_| new.policy),
             // Only if the file changed it: a call may have set another one meanwhile.
@@ -186,7 +191,11 @@ impl Reloader {
                 .then(|| new.log_level.unwrap_or(self.default_level)),
         };
         let apply = Box::new(apply);
-        self.commands.call(|r| Command::Apply(apply, r)).await?;
+        let failed = self.commands.call(|r| Command::Apply(apply, r)).await?;
+        told.warnings.extend(failed);
+        let requests = RequestSettings::from(&*new);
+        told.warnings
+            .extend(clients::advice(&requests, &self.clients));
         (told.changed, told.restart) = (changed.live, changed.restart);
         match &self.director {
             Some(director) => told.warnings.extend(director.apply(new.clone()).await),

@@ -6,7 +6,9 @@
 //! A facade with a bound socket and no accept loop must never stay published: enabling it again
 //! would report it as healthy for ever.
 
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
@@ -15,6 +17,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 
 use crate::facade::{Facade, accept};
+use crate::net::listen;
 use crate::rules::engine::EngineId;
 
 /// A facade's accept loop ended by itself.
@@ -46,6 +49,9 @@ pub struct Listening {
     pub opening: u64,
     primary: Accepting,
     _aliases: Accepting,
+    /// Listeners beyond loopback, where the primary ones are on loopback alone. Sockets of their own,
+    /// so that opening and closing them leaves those of this machine's clients alone.
+    outside: BTreeMap<IpAddr, Accepting>,
 }
 
 impl Listening {
@@ -69,6 +75,7 @@ impl Listening {
             opening,
             primary,
             _aliases: aliases,
+            outside: BTreeMap::new(),
         }
     }
 
@@ -85,7 +92,61 @@ impl Listening {
             .into_iter()
             .map(|s| watch(facade.clone(), s, self.opening, died.clone()));
         self.primary = Accepting(tasks.collect());
+        self.outside.clear();
     }
+
+    /// Listens at these addresses too, and at no others beyond the primary ones; connections stay. The
+    /// addresses that were opened now, and those that could not be.
+    pub fn reach(&mut self, wanted: &[IpAddr]) -> Reached {
+        self.outside.retain(|ip, accepting| {
+            wanted.contains(ip) && accepting.0.iter().all(|task| !task.is_finished())
+        });
+        let port = self.facade.state.port();
+        let mut reached = Reached::default();
+        for ip in wanted {
+            if self.outside.contains_key(ip) {
+                continue;
+            }
+            match listen::bind_one((*ip, port).into()) {
+                Ok(socket) => {
+                    let task = beyond(self.facade.clone(), socket, *ip);
+                    self.outside.insert(*ip, Accepting(vec![task]));
+                    reached.opened.push(*ip);
+                },
+                Err(e) => reached.failed.push((*ip, e)),
+            }
+        }
+        reached
+    }
+
+    /// Whether it listens beyond its primary addresses.
+    pub fn is_outside(&self) -> bool {
+        !self.outside.is_empty()
+    }
+}
+
+/// What came of another reach.
+#[derive(Default)]
+pub struct Reached {
+    /// Addresses that were not listened at before.
+    pub opened: Vec<IpAddr>,
+    /// Addresses that could not be bound.
+    pub failed: Vec<(IpAddr, io::Error)>,
+}
+
+/// Serves a socket whose end costs no more than itself: the next look opens another.
+fn beyond(facade: Facade, socket: TcpListener, ip: IpAddr) -> AbortHandle {
+    let engine = facade.state.engine();
+    let task = tokio::spawn(async move {
+        let accepting = AssertUnwindSafe(accept(facade, socket)).catch_unwind();
+        let reason = match accepting.await {
+            Ok(Err(e)) => e.to_string(),
+            Ok(Ok(never)) => match never {},
+            Err(_) => "its accept loop panicked".to_owned(),
+        };
+        tracing::warn!(%engine, %ip, reason, "a listener beyond loopback ended");
+    });
+    task.abort_handle()
 }
 
 fn watch(

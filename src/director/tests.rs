@@ -194,6 +194,7 @@ impl Queries for Asked {
             },
             workloads: Default::default(),
             providers: Vec::new(),
+            door: Default::default(),
             pool: None,
             telemetry: None,
         }

@@ -27,7 +27,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use super::gauges::Sources;
 use super::prometheus;
 use crate::net::listen;
-use crate::rules::ingress::Door;
+use crate::rules::ingress::{Caller, Door};
 use crate::state::lifetime::{Lifetime, Phase};
 use crate::state::shared::Shared;
 
@@ -148,11 +148,15 @@ impl Desk {
             machine: &self.machine,
             hosts: &settings.allowed_hosts,
             origins: None,
+            // Nobody comes in from elsewhere, with whatever key.
+            networks: &[],
+            needs_tls: false,
         };
+        let caller = Caller::at(client.ip());
         let needs_host = request.version() >= Version::HTTP_11;
         let target = request.uri().authority().map(|a| a.as_str());
         if door
-            .refuses(client.ip(), needs_host, target, request.headers())
+            .refuses(&caller, needs_host, target, request.headers())
             .is_some()
         {
             let text = "the admin listener answers this machine, by its own names only\n";

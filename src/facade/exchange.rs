@@ -16,7 +16,7 @@ use hyper::body::Incoming;
 use crate::net::body::{Buffered, Collected, Oversized, RequestBody, collect};
 use crate::net::headers;
 use crate::rules::candidates::{Candidate, Target};
-use crate::rules::demand;
+use crate::rules::demand::{self, Demand};
 use crate::rules::form;
 use crate::rules::model_scan::ModelScan;
 use crate::rules::outcome::Effort;
@@ -115,10 +115,10 @@ pub async fn forward(report: Report, mut request: Request<Incoming>) -> Response
 impl Lane for Exchange {
     type Committed = Committed;
 
-    fn demand(&self) -> u64 {
+    fn demand(&self) -> Demand {
         match &self.body {
             Outgoing::Replay(body) => demand::estimate(&body.whole()),
-            Outgoing::Once(_) => 0,
+            Outgoing::Once(_) => Demand::default(),
         }
     }
 

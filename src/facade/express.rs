@@ -29,7 +29,7 @@ use crate::net::sockets::{Answered, Exchange, READ, poll_read_into, put_chunk};
 use crate::net::stream::Stream;
 use crate::rules::budget::Cap;
 use crate::rules::candidates::{Candidate, Target};
-use crate::rules::demand;
+use crate::rules::demand::{self, Demand};
 use crate::rules::dispatch::Verdict;
 use crate::rules::gate::{Gate, Verdict as Content};
 use crate::rules::model_scan::ModelScan;
@@ -181,7 +181,7 @@ impl Express {
         };
         let settings = self.facade.context.shared.settings.now();
         let limit = settings.max_request_bytes;
-        let door = door(&self.facade, &settings);
+        let door = door(&self.facade, &settings, true);
         let refused = door
             .refuses_plain(
                 self.client,
@@ -190,7 +190,10 @@ impl Express {
                 plain.origin.as_deref(),
             )
             .is_some();
-        let fits = plain.content_length <= limit && !refused;
+        // A key is looked for on the other lane, and so is that of a caller who needs one.
+        let clients = &self.facade.context.shared.clients;
+        let keyed = !self.client.is_loopback() || plain.keyed && !clients.is_empty();
+        let fits = plain.content_length <= limit && !refused && !keyed;
         (fits && !self.facade.routing().view.has_tls()).then_some(path)
     }
 
@@ -445,7 +448,7 @@ struct Plainly<'a> {
 impl Lane for Plainly<'_> {
     type Committed = Begun;
 
-    fn demand(&self) -> u64 {
+    fn demand(&self) -> Demand {
         demand::estimate(&self.body)
     }
 

@@ -14,6 +14,8 @@ use serde::Serialize;
 
 use crate::net::answers;
 use crate::net::body::discard;
+use crate::rules::candidates::Candidate;
+use crate::state::clients::Client;
 use crate::state::lifetime::Phase;
 use crate::state::query::Queries;
 
@@ -162,27 +164,35 @@ fn known(report: &Report) -> Vec<Known> {
             all.push(Known { id, owner });
         }
     };
-    for name in report.settings().virtual_models.names() {
+    let client = report.client().map(|c| &**c);
+    let granted = |name: &&str| client.is_none_or(|c| c.grants().allows_virtual(name));
+    for name in report.settings().virtual_models.names().filter(granted) {
         add(name, "virtual");
     }
-    for (model, owner) in of_nodes(facade) {
+    for (model, owner) in of_nodes(facade, client) {
         add(&model, owner);
     }
     for provider in facade.context.shared.providers.all().iter() {
-        for model in provider.models() {
+        let target = provider.target();
+        let may =
+            |model: &&str| client.is_none_or(|c| c.grants().allows(target.as_granted(), model));
+        for model in provider.models().filter(may) {
             add(model, provider.name());
         }
     }
     all
 }
 
-/// Models of the nodes of all engines, by name, with what runs them.
-fn of_nodes(facade: &Facade) -> BTreeMap<String, &'static str> {
+/// Models of the nodes of all engines that a caller may use, by name, with what runs them.
+fn of_nodes(facade: &Facade, client: Option<&Client>) -> BTreeMap<String, &'static str> {
     let mut models = BTreeMap::new();
     for source in facade.context.shared.sources() {
         let routing = facade.routing_of(&source);
         for (model, owners) in routing.view.models() {
-            if let Some(first) = owners.first() {
+            let may = |c: &&Candidate| {
+                client.is_none_or(|client| client.grants().allows(c.target.as_granted(), model))
+            };
+            if let Some(first) = owners.iter().find(may) {
                 let engine = first.target.runs.as_str();
                 models.entry(model.to_owned()).or_insert(engine);
             }

@@ -3,6 +3,8 @@
 //! Owns: which answers count. Leaves to others: the calls (`fanout`), the merge (`rules::models`),
 //! what a browser may read (`rules::cors`).
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
 use hyper::body::Incoming;
@@ -13,6 +15,7 @@ use crate::rules::cors::{self, Ask, Grant};
 use crate::rules::engine::{ListShape, Naming};
 use crate::rules::models::{self, Record};
 use crate::rules::policy;
+use crate::state::clients::Client;
 
 use super::Facade;
 use super::answer::Content;
@@ -76,7 +79,14 @@ pub async fn list_to_origin(
     let question = question(request, "/v1/models");
     let upstreams = &facade.context.upstreams;
     let replies = fanout::ask(upstreams, &candidates, &question, usize::MAX).await;
-    match agreed(report, &replies, ListShape::OpenAi, Naming::Exact, origin) {
+    let asked = Asked {
+        naming: Naming::Exact,
+        // The list is made, of what the caller may use: here only the permission counts.
+        client: None,
+        shape: ListShape::OpenAi,
+    };
+    let replies: Vec<_> = std::iter::zip(&candidates, &replies).collect();
+    match agreed(report, &asked, &replies, origin) {
         Ok((_, headers)) => listed(report, body, headers),
         Err(refused) => *refused,
     }
@@ -90,8 +100,16 @@ pub async fn list(
     upstream: &'static str,
 ) -> Response<Content> {
     let facade = report.facade().clone();
-    let candidates = everybody(&facade);
+    let mut candidates = everybody(&facade);
+    let there_are_some = !candidates.is_empty();
+    if let Some(client) = report.client() {
+        candidates.retain(|c| client.grants().allows_some(c.target.as_granted()));
+    }
     report.fan_out(!candidates.is_empty());
+    if there_are_some && candidates.is_empty() {
+        // There is a list, and this caller's part of it is empty.
+        return merged(&mut report, Vec::new(), shape, HeaderMap::new());
+    }
     let origin = request
         .headers()
         .get(header::ORIGIN)
@@ -106,12 +124,27 @@ pub async fn list(
             facade.forget_address(&candidate.target.node);
         }
     }
-    let naming = facade.state.engine().spec().naming;
+    let asked = Asked {
+        naming: facade.state.engine().spec().naming,
+        client: report.client().cloned(),
+        shape,
+    };
+    let replies: Vec<_> = std::iter::zip(&candidates, &replies).collect();
     match origin {
-        None => plain(&mut report, &replies, shape, naming),
-        Some(origin) => for_origin(&mut report, &replies, shape, naming, origin),
+        None => plain(&mut report, &asked, &replies),
+        Some(origin) => for_origin(&mut report, &asked, &replies, origin),
     }
 }
+
+/// What is asked for, and by whom.
+struct Asked {
+    naming: Naming,
+    client: Option<Arc<Client>>,
+    shape: ListShape,
+}
+
+/// A node and what it answered.
+type Told<'a> = (&'a Candidate, &'a Option<Reply>);
 
 fn question(request: &Request<Incoming>, upstream: &'static str) -> Question {
     let uri = match request.uri().query() {
@@ -131,15 +164,10 @@ fn question(request: &Request<Incoming>, upstream: &'static str) -> Question {
 }
 
 /// Without a browser any valid list is enough; bad nodes are skipped.
-fn plain(
-    report: &mut Report,
-    replies: &[Option<Reply>],
-    shape: ListShape,
-    naming: Naming,
-) -> Response<Content> {
+fn plain(report: &mut Report, asked: &Asked, replies: &[Told]) -> Response<Content> {
     let lists: Vec<_> = replies
         .iter()
-        .filter_map(|r| match judge(r.as_ref(), shape, naming, None) {
+        .filter_map(|told| match asked.judge(told, None) {
             Verdict::Valid(records) => Some(records),
             _ => None,
         })
@@ -148,18 +176,17 @@ fn plain(
         let status = StatusCode::SERVICE_UNAVAILABLE;
         return own_error(report, status, UNAVAILABLE, UNAVAILABLE.to_owned());
     }
-    merged(report, lists, shape, HeaderMap::new())
+    merged(report, lists, asked.shape, HeaderMap::new())
 }
 
 fn for_origin(
     report: &mut Report,
-    replies: &[Option<Reply>],
-    shape: ListShape,
-    naming: Naming,
+    asked: &Asked,
+    replies: &[Told],
     origin: HeaderValue,
 ) -> Response<Content> {
-    match agreed(report, replies, shape, naming, origin) {
-        Ok((lists, headers)) => merged(report, lists, shape, headers),
+    match agreed(report, asked, replies, origin) {
+        Ok((lists, headers)) => merged(report, lists, asked.shape, headers),
         Err(refused) => *refused,
     }
 }
@@ -170,17 +197,15 @@ type Lists<'r> = Vec<Vec<Record<'r>>>;
 /// For a browser everybody who answered has to agree, and one live refusal is enough.
 fn agreed<'r>(
     report: &mut Report,
-    replies: &'r [Option<Reply>],
-    shape: ListShape,
-    naming: Naming,
+    asked: &Asked,
+    replies: &[Told<'r>],
     origin: HeaderValue,
 ) -> Result<(Lists<'r>, HeaderMap), Box<Response<Content>>> {
     let mut lists = Vec::new();
     let mut grants = Vec::new();
     let mut unusable = false;
-    for reply in replies {
-        let verdict = judge(reply.as_ref(), shape, naming, Some(&origin));
-        match verdict {
+    for told in replies {
+        match asked.judge(told, Some(&origin)) {
             Verdict::Unavailable => continue,
             Verdict::Denied => {
                 let text = "an engine denied access to the model list";
@@ -190,7 +215,7 @@ fn agreed<'r>(
             Verdict::Unusable => unusable = true,
             Verdict::Valid(records) => lists.push(records),
         }
-        grants.extend(reply.as_ref().map(|r| Grant::read(&r.headers)));
+        grants.extend(told.1.as_ref().map(|r| Grant::read(&r.headers)));
     }
     let agreed = cors::combine(&Ask::Read(origin), &grants).map(|c| c.headers());
     if unusable || grants.is_empty() {
@@ -208,6 +233,23 @@ fn agreed<'r>(
             text.to_owned(),
         ))
     })
+}
+
+impl Asked {
+    /// What an answer is worth; of its records those that the caller's key may use.
+    fn judge<'a>(
+        &self,
+        (candidate, reply): &Told<'a>,
+        origin: Option<&HeaderValue>,
+    ) -> Verdict<'a> {
+        let naming = self.naming;
+        let mut verdict = judge(reply.as_ref(), self.shape, naming, origin);
+        if let (Verdict::Valid(records), Some(client)) = (&mut verdict, &self.client) {
+            let target = candidate.target.as_granted();
+            records.retain(|r| client.grants().allows(target, &naming.normalize(r.key())));
+        }
+        verdict
+    }
 }
 
 fn judge<'a>(

@@ -3,7 +3,8 @@
 //! The way of one request: `server` accepts it; `express` takes it if it is plain inference, else
 //! `exchange` reads it through the HTTP library; `round` runs it through its attempts; `report`
 //! tells how it ended. On the library's lane `attempt` makes one attempt and `relay` streams.
-//! `inventory` and `preflight` ask all nodes at once instead. A peer's request takes none of these
+//! `inventory` and `preflight` ask all nodes at once instead. A caller's key is taken out and judged
+//! by `keyed`, ahead of all of them; `secured` speaks TLS with callers beyond loopback. A peer's request takes none of these
 //! ways: `ingress` hands it to this machine's engine.
 
 mod answer;
@@ -14,10 +15,12 @@ mod fanout;
 mod gateway;
 mod ingress;
 mod inventory;
+mod keyed;
 mod preflight;
 mod relay;
 mod report;
 mod round;
+mod secured;
 mod server;
 mod upgrade;
 mod visit;
@@ -40,6 +43,7 @@ use crate::state::lifetime::Lifetime;
 use crate::state::shared::Shared;
 use crate::telemetry::hub::Telemetry;
 
+pub use secured::{Certificate, Certificates};
 pub use server::{accept, plaintext};
 
 /// Told of a transport failure on the request path, so that a driver may probe early.
@@ -61,6 +65,8 @@ pub struct Context {
     pub activity: Activity,
     /// How many clients may be connected, over all facades.
     pub places: Places,
+    /// What the facades prove themselves with beyond loopback.
+    pub certificates: Certificates,
     /// This machine's name, which may stand in `Host`.
     pub machine: String,
     /// Spans and measurements.

@@ -22,6 +22,7 @@ use crate::rules::pool::ema::Sample;
 use crate::rules::provider::verdict::Verdict;
 use crate::rules::semantics::{self, ErrorType};
 use crate::rules::usage::Stats;
+use crate::state::clients::{Charge, Client};
 use crate::state::events::Notice;
 use crate::state::facade::InFlight;
 use crate::state::fate::Commit;
@@ -83,6 +84,10 @@ pub struct Account {
     stats: Option<Stats>,
     job: Option<Arc<Job>>,
     settings: Arc<RequestSettings>,
+    /// Whose key it shows.
+    client: Option<Arc<Client>>,
+    /// What it counts for there.
+    charge: Option<Charge>,
     /// Its weight on the board of loads.
     pub claim: Claim,
     /// What it was given for the target that it is on.
@@ -120,6 +125,8 @@ impl Report {
             stats: None,
             job: None,
             settings: facade.context.shared.settings.now(),
+            client: None,
+            charge: None,
             claim: Claim::new(facade.context.shared.scheduler.clone()),
             held: None,
             truncated: false,
@@ -140,6 +147,27 @@ impl Account {
     /// What it is held to: as it was when it arrived.
     pub fn settings(&self) -> &Arc<RequestSettings> {
         &self.settings
+    }
+
+    /// It is a request of this key's owner.
+    pub fn identify(&mut self, client: Arc<Client>) {
+        client.seen(self.created_ns / 1_000_000);
+        self.client = Some(client);
+    }
+
+    /// Whose key it shows, if anybody's.
+    pub fn client(&self) -> Option<&Arc<Client>> {
+        self.client.as_ref()
+    }
+
+    /// Whether it counts already.
+    pub fn is_charged(&self) -> bool {
+        self.charge.is_some()
+    }
+
+    /// It counts, and is settled when it ends.
+    pub fn charged(&mut self, charge: Charge) {
+        self.charge = Some(charge);
     }
 
     /// Its number.
@@ -179,6 +207,7 @@ impl Account {
             created_at: self.created_ns / 1_000_000,
             arrived: self.arrived,
             owners,
+            client: self.client.as_ref().map(|c| c.name().clone()),
         }));
     }
 
@@ -438,6 +467,12 @@ impl Drop for Account {
         self.learn(&end);
         if let Some(seen) = self.seen.take() {
             self.tell(seen, &end);
+        }
+        if let Some(charge) = self.charge.take()
+            && self.answering.is_some()
+            && self.status < 400
+        {
+            charge.answered(self.stats.as_ref());
         }
         let heard = self.facade.context.shared.events.heard();
         let error = self.error.take().or_else(|| match &end {

@@ -13,6 +13,7 @@ use http::{HeaderMap, Response, StatusCode, header};
 use crate::net::answers;
 use crate::rules::budget::Cap;
 use crate::rules::candidates::{Candidate, Target};
+use crate::rules::demand::Demand;
 use crate::rules::dispatch::{Action, Answer, Dispatch, Event, Verdict, Withheld};
 use crate::rules::gate::GateMode;
 use crate::rules::ids::{JobId, NodeId};
@@ -20,11 +21,12 @@ use crate::rules::nearest::nearest;
 use crate::rules::outcome::{Effort, Failure};
 use crate::rules::policy::Ask;
 use crate::rules::route::dialect;
-use crate::state::chain::{self, Wanted};
+use crate::state::chain::{self, Asker, Wanted};
 use crate::state::fate::Commit;
 use crate::state::pool::Place;
 use crate::state::providers::{Provider, Rest};
 
+use super::keyed;
 use super::report::{Held, Report};
 
 /// What makes an inference request a workload.
@@ -74,7 +76,7 @@ pub trait Lane {
     type Committed;
 
     /// Tokens that its request may need, estimated.
-    fn demand(&self) -> u64;
+    fn demand(&self) -> Demand;
 
     /// One attempt, up to its commit and the claim of it.
     fn attempt(
@@ -96,7 +98,7 @@ pub struct Round {
     model: Option<Model>,
     body_bytes: u64,
     /// Tokens that it may need, once somebody wanted to know.
-    demand: Option<u64>,
+    demand: Option<Demand>,
     /// Its body can be sent once only.
     once: bool,
     candidates: Vec<Candidate>,
@@ -244,6 +246,7 @@ impl Round {
         let facade = self.report.facade().clone();
         let shared = &facade.context.shared;
         let settings = self.report.settings().clone();
+        let client = self.report.client().cloned();
         let known = &mut self.demand;
         let mut claim = self.model.is_some().then_some(&mut self.report.claim);
         let wanted = Wanted {
@@ -251,7 +254,11 @@ impl Round {
             path: self.model.as_ref().map_or("", |m| m.path),
             clock: Instant::now,
             virtuals: &settings.virtual_models,
-            demand: &mut || *known.get_or_insert_with(|| lane.demand()),
+            asker: client.as_deref().map(|client| Asker {
+                client,
+                runs: self.effort == Effort::Budget,
+            }),
+            demand: &mut || known.get_or_insert_with(|| lane.demand()).total(),
             routing: &|state| facade.routing_of(state),
             order: &mut |ask, candidates, first| {
                 let claim = claim.as_deref_mut().filter(|_| first);
@@ -261,6 +268,9 @@ impl Round {
         let found = chain::find(shared, &facade.state, wanted);
         if let Some(too_long) = found.too_long.filter(|_| found.candidates.is_empty()) {
             return Err(too_long);
+        }
+        if found.denied && found.candidates.is_empty() && found.busy.is_empty() {
+            return Err(Answer::NotGranted);
         }
         (self.candidates, self.ends) = (found.candidates, found.ends);
         self.providers = found.providers;
@@ -275,6 +285,9 @@ impl Round {
         }
         let candidates = self.candidates.len();
         let held = !found.busy.is_empty();
+        if candidates > 0 {
+            self.charge(lane)?;
+        }
         if self.model.is_some() && self.report.job().is_none() {
             let chosen = self.candidates.iter().map(|c| c.target.node.clone());
             self.admit(chosen.chain(found.busy).collect());
@@ -293,6 +306,30 @@ impl Round {
         self.rest = left;
         let arrived = self.report.arrived().elapsed();
         self.machine.nobody_before(left.map(|left| arrived + left));
+    }
+
+    /// Counts it on the caller's key, once: an eligible target was found.
+    fn charge<L: Lane>(&mut self, lane: &L) -> Result<(), Answer> {
+        let Some(client) = self.report.client().cloned() else {
+            return Ok(());
+        };
+        if self.report.is_charged() {
+            return Ok(());
+        }
+        let demand = match client.counts_tokens() && self.effort == Effort::Budget {
+            true => *self.demand.get_or_insert_with(|| lane.demand()),
+            false => Demand::default(),
+        };
+        match client.charge(demand) {
+            Ok(charge) => {
+                self.report.charged(charge);
+                Ok(())
+            },
+            Err(over) => {
+                self.report.claim.release();
+                Err(Answer::OverLimit(over))
+            },
+        }
     }
 
     /// With a model and an owner it is a workload from now on.
@@ -403,6 +440,7 @@ impl Round {
         if let Some(model) = &self.model {
             self.report.asked_for(&model.name);
         }
+        let mut retry = None;
         let (status, text, short) = match answer {
             Answer::NoCandidate => {
                 let short = match self.model {
@@ -423,6 +461,18 @@ impl Round {
                 let short = "the request fits no node's context".to_owned();
                 (StatusCode::BAD_REQUEST, text, short)
             },
+            Answer::NotGranted => {
+                let short = "the client key may not use the model".to_owned();
+                let model = self.model.as_ref().map(|m| &*m.name);
+                let text = keyed::not_granted(self.report.client(), model);
+                (StatusCode::FORBIDDEN, text, short)
+            },
+            Answer::OverLimit(over) => {
+                retry = Some(over.retry_seconds());
+                let short = "over a limit of the client key".to_owned();
+                let text = keyed::over_limit(self.report.client(), over);
+                (StatusCode::TOO_MANY_REQUESTS, text, short)
+            },
             Answer::Attempt(failure) => {
                 let status = match failure {
                     Failure::NoContent => StatusCode::GATEWAY_TIMEOUT,
@@ -442,11 +492,13 @@ impl Round {
             tracing::debug!(%engine, %job, status = status.as_u16(), "request failed");
         }
         let mut response = own_error(&mut self.report, status, &text, short);
-        if let (StatusCode::SERVICE_UNAVAILABLE, Some(rest)) = (status, self.rest) {
-            let seconds = rest.as_millis().div_ceil(1000).max(1) as u64;
-            response
-                .headers_mut()
-                .insert(header::RETRY_AFTER, seconds.into());
+        let rest = self
+            .rest
+            .filter(|_| status == StatusCode::SERVICE_UNAVAILABLE);
+        let rest = rest.map(|rest| rest.as_millis().div_ceil(1000).max(1) as u64);
+        if let Some(seconds) = retry.or(rest) {
+            let headers = response.headers_mut();
+            headers.insert(header::RETRY_AFTER, seconds.into());
         }
         response
     }
@@ -479,7 +531,8 @@ impl Round {
             return none;
         }
         let virtuals = &self.report.settings().virtual_models;
-        let known = chain::models(&facade.context.shared, &facade.state, virtuals);
+        let client = self.report.client().map(|c| &**c);
+        let known = chain::models(&facade.context.shared, &facade.state, virtuals, client);
         if let Some(owners) = known.get(&**model) {
             // Whoever has it is down, or a provider without the route.
             return format!(

@@ -29,7 +29,7 @@ use crate::net::places::{Admission, Place};
 use crate::net::rewound::Rewound;
 use crate::net::stream::Stream;
 use crate::net::strict_io::StrictIo;
-use crate::rules::ingress::{Door as Rules, Refusal};
+use crate::rules::ingress::{Caller, Door as Rules, Refusal};
 use crate::rules::route::{Class, Dialect, classify, dialect};
 use crate::state::lifetime::{Lifetime, Phase};
 use crate::state::settings::RequestSettings;
@@ -40,7 +40,7 @@ use super::exchange;
 use super::express::{Express, Handover};
 use super::report::Report;
 use super::upgrade::Wish;
-use super::{gateway, ingress, inventory, preflight};
+use super::{gateway, ingress, inventory, keyed, preflight, secured};
 
 /// A connection has this long to send its first byte.
 const FIRST_BYTE: Duration = Duration::from_secs(5);
@@ -157,7 +157,10 @@ async fn connection(facade: Facade, stream: TcpStream, client: SocketAddr, place
     }
     if first[0] == TLS {
         // On the heap, so that it does not make every connection's state larger.
-        return Box::pin(ingress::connection(facade, stream, client, place)).await;
+        return match facade.context.cluster.is_some() {
+            true => Box::pin(ingress::connection(facade, stream, client, place)).await,
+            false => Box::pin(secured::connection(facade, stream, client, place)).await,
+        };
     }
     plaintext(facade, stream.into(), client, Some(place)).await;
 }
@@ -167,6 +170,11 @@ async fn connection(facade: Facade, stream: TcpStream, client: SocketAddr, place
 pub async fn plaintext(facade: Facade, stream: Stream, client: SocketAddr, place: Option<Place>) {
     let context = facade.context.clone();
     let door = Arc::<Door>::default();
+    let mut caller = Caller::at(client.ip());
+    if !caller.is_here() {
+        // On loopback its name for us is known without asking the system.
+        caller.to = stream.local_ip();
+    }
     let io = ClientIo::new(stream, door.clone(), place);
     let (address, phase) = (client.ip().to_canonical(), context.lifetime.follow());
     let mut cut = context.lifetime.follow();
@@ -186,24 +194,29 @@ pub async fn plaintext(facade: Facade, stream: Stream, client: SocketAddr, place
         &context.lifetime,
         door,
         io,
-        move |door, request| {
-            let facade = facade.clone();
-            async move {
-                let route = dialect(request.uri().path());
-                let state = facade.state.clone();
-                let handled = fence(&door, route, || handle(facade, &door, client, request)).await;
-                handled.map(|mut response| {
-                    // The facade was turned off: the connection's last answer.
-                    if state.is_retired() {
-                        let close = HeaderValue::from_static("close");
-                        response.headers_mut().insert(header::CONNECTION, close);
-                    }
-                    response
-                })
-            }
-        },
+        move |door, request| answer(facade.clone(), door, caller, request),
     ))
     .await;
+}
+
+/// Answers one request of a client.
+pub async fn answer(
+    facade: Facade,
+    door: Arc<Door>,
+    caller: Caller,
+    request: Request<Incoming>,
+) -> Result<Response<Answer>, Infallible> {
+    let route = dialect(request.uri().path());
+    let state = facade.state.clone();
+    let handled = fence(&door, route, || handle(facade, &door, caller, request)).await;
+    handled.map(|mut response| {
+        // The facade was turned off: the connection's last answer.
+        if state.is_retired() {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+        }
+        response
+    })
 }
 
 /// Serves a connection's requests, one after the other, for as long as the process lets it.
@@ -274,7 +287,7 @@ pub async fn fence<F: Future<Output = Response<Content>>>(
 async fn handle(
     facade: Facade,
     door: &Arc<Door>,
-    client: SocketAddr,
+    caller: Caller,
     mut request: Request<Incoming>,
 ) -> Response<Content> {
     let mut report = Report::new(
@@ -287,8 +300,8 @@ async fn handle(
     let needs_host = request.version() >= Version::HTTP_11;
     let target = request.uri().authority().map(|a| a.as_str());
     let settings = report.settings().clone();
-    let rules = self::door(&facade, &settings);
-    let refused = rules.refuses(client.ip(), needs_host, target, request.headers());
+    let rules = self::door(&facade, &settings, caller.is_here());
+    let refused = rules.refuses(&caller, needs_host, target, request.headers());
     if let Some(refusal) = refused.or_else(|| ill_aimed(&request)) {
         discard(request.into_body());
         return refuse(report, refusal);
@@ -300,10 +313,19 @@ async fn handle(
         request.uri().path(),
         request.headers(),
     );
+    let clients = &facade.context.shared.clients;
+    match keyed::admit(clients, caller.is_here(), engine, class, &mut request) {
+        Ok(None) => {},
+        Ok(Some(client)) => report.identify(client),
+        Err(refused) => {
+            discard(request.into_body());
+            return exchange::own(refused.answer(&mut report));
+        },
+    }
     if request.headers().contains_key(header::EXPECT) {
         request.extensions_mut().insert(exchange::Expects);
     }
-    if let Some(wish) = exchange::prepare(&mut request, client.ip().to_canonical()) {
+    if let Some(wish) = exchange::prepare(&mut request, caller.from.to_canonical()) {
         request.extensions_mut().insert(Wish(wish));
     }
     match class {
@@ -312,7 +334,7 @@ async fn handle(
             Box::pin(gateway::models(report, request)).await
         },
         Class::Other if engine.is_gateway() => {
-            Box::pin(gateway::other(report, request, client.ip())).await
+            Box::pin(gateway::other(report, request, caller.from)).await
         },
         // Rare next to inference: on the heap, so that they do not make every request's state larger.
         Class::Other => Box::pin(exchange::forward(report, request)).await,
@@ -334,12 +356,22 @@ pub fn ill_aimed(request: &Request<Incoming>) -> Option<Refusal> {
     }
 }
 
-/// What the plaintext door of a facade knows.
-pub fn door<'a>(facade: &'a Facade, settings: &'a RequestSettings) -> Rules<'a> {
+/// What the plaintext door of a facade knows. `here`: the caller is on this machine, where nobody
+/// needs TLS and it is not asked for.
+pub fn door<'a>(facade: &'a Facade, settings: &'a RequestSettings, here: bool) -> Rules<'a> {
     Rules {
         machine: &facade.context.machine,
         hosts: &settings.allowed_hosts,
         origins: settings.allowed_origins.as_deref(),
+        networks: &settings.allowed_cidrs,
+        // With a cluster the handshake is the peers'.
+        needs_tls: !here
+            && facade.context.cluster.is_none()
+            && facade
+                .context
+                .certificates
+                .of(facade.state.engine())
+                .is_some(),
     }
 }
 
@@ -351,6 +383,20 @@ fn refuse(mut report: Report, refusal: Refusal) -> Response<Content> {
             "loopback-only",
             "plaintext requests are accepted only from loopback; cluster peers must use the mTLS \
              ingress"
+                .to_owned(),
+        ),
+        Refusal::AddressNotAllowed => (
+            StatusCode::FORBIDDEN,
+            "address-not-allowed",
+            "callers from this address are not let in; the owner of this machine can add its \
+             network to allowed_cidrs"
+                .to_owned(),
+        ),
+        Refusal::TlsRequired => (
+            StatusCode::FORBIDDEN,
+            "tls-required",
+            "this port speaks TLS with other machines: use https://, and make a new key if this \
+             request showed one"
                 .to_owned(),
         ),
         Refusal::NoHost => (

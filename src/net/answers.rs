@@ -84,6 +84,9 @@ fn kind(status: StatusCode) -> &'static str {
     match status {
         StatusCode::SERVICE_UNAVAILABLE => "unavailable_error",
         StatusCode::GATEWAY_TIMEOUT => "timeout_error",
+        StatusCode::UNAUTHORIZED => "authentication_error",
+        StatusCode::FORBIDDEN => "permission_error",
+        StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
         s if s.is_client_error() => "invalid_request_error",
         _ => "upstream_error",
     }
@@ -95,6 +98,9 @@ fn anthropic(status: StatusCode) -> &'static str {
         StatusCode::SERVICE_UNAVAILABLE => "overloaded_error",
         StatusCode::PAYLOAD_TOO_LARGE => "request_too_large",
         StatusCode::GATEWAY_TIMEOUT => "timeout_error",
+        StatusCode::UNAUTHORIZED => "authentication_error",
+        StatusCode::FORBIDDEN => "permission_error",
+        StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
         s if s.is_client_error() => "invalid_request_error",
         _ => "api_error",
     }

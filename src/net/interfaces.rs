@@ -60,6 +60,13 @@ impl Interfaces {
         known.iter().copied().collect()
     }
 
+    /// Those that a listener can be bound to by the address alone. An IPv6 address of one link is not
+    /// among them: it says nothing without its link.
+    pub fn bindable(&self) -> Vec<IpAddr> {
+        let one_link = |ip: &IpAddr| matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
+        self.list().into_iter().filter(|ip| !one_link(ip)).collect()
+    }
+
     /// Counts the changes that were found.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
@@ -81,6 +88,9 @@ mod tests {
         interfaces.replace([lan].into());
         assert!(interfaces.has(lan) && interfaces.has("::ffff:192.0.2.7".parse().unwrap()));
         assert_eq!(interfaces.list(), [lan]);
-        assert_eq!(interfaces.generation(), before + 1);
+        interfaces.replace([lan, "fe80::1".parse().unwrap()].into());
+        assert_eq!(interfaces.bindable(), [lan]);
+        interfaces.replace([lan].into());
+        assert_eq!(interfaces.generation(), before + 3);
     }
 }

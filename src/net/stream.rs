@@ -8,6 +8,7 @@
 //! measured, without one.
 
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
@@ -41,6 +42,14 @@ impl From<DuplexStream> for Stream {
 }
 
 impl Stream {
+    /// The address of ours that the other side called, where it is a socket.
+    pub fn local_ip(&self) -> Option<IpAddr> {
+        match self {
+            Self::Tcp(stream) => stream.local_addr().ok().map(|a| a.ip()),
+            Self::Pipe(_) => None,
+        }
+    }
+
     /// Whether an idle connection is still open and nothing came on it. A byte that did is lost:
     /// such a connection is of no use. Costs a socket no system call unless something happened.
     pub fn is_quiet(&mut self) -> bool {

@@ -16,6 +16,7 @@ use http::HeaderValue;
 use rustc_hash::FxHashMap;
 
 use super::addresses;
+use super::client_key::{TargetKind, TargetRef};
 use super::discovery::Node;
 use super::engine::{EngineId, Naming};
 use super::ids::NodeId;
@@ -363,6 +364,19 @@ impl Target {
             Kind::Pool(pooled) => pooled.tls,
             Kind::Provider(link) => link.tls,
             Kind::Own | Kind::Manual => false,
+        }
+    }
+
+    /// It as a key's grants see it.
+    pub fn as_granted(&self) -> TargetRef<'_> {
+        let kind = match &self.kind {
+            Kind::Own | Kind::Peer(_) | Kind::Manual => TargetKind::Node(self.facade),
+            Kind::Pool(_) => TargetKind::Pool,
+            Kind::Provider(_) => TargetKind::Provider,
+        };
+        TargetRef {
+            node: &self.node,
+            kind,
         }
     }
 

@@ -4,7 +4,8 @@
 //! Owns: what of a body is text, and the bounds of an answer. Leaves to others: the model
 //! (`model_scan`), what fits (`candidates`).
 //!
-//! Read only where a candidate tells its context, so that it may cost a second look at the body.
+//! Read only where a candidate tells its context or a key counts tokens, so that it may cost a second
+//! look at the body.
 //! Nothing of the body is kept.
 
 use std::fmt;
@@ -31,8 +32,24 @@ const NOT_TEXT: [&str; 10] = [
 /// Keys at the top that bound the answer.
 const BOUNDS: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
 
-/// Tokens of input, by its text, and of the answer at most. 0 for a body that cannot be read.
-pub fn estimate(body: &[u8]) -> u64 {
+/// Tokens that a request may need.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// Of input, by its text.
+    pub input: u64,
+    /// Of the answer at most; 0 = no bound was said.
+    pub output: u64,
+}
+
+impl Demand {
+    /// Both.
+    pub fn total(self) -> u64 {
+        self.input.saturating_add(self.output)
+    }
+}
+
+/// What the request of this body may need. Nothing for a body that cannot be read.
+pub fn estimate(body: &[u8]) -> Demand {
     let mut found = Found::default();
     let mut json = serde_json::Deserializer::from_slice(body);
     // What was found before a mistake is as good an estimate.
@@ -41,10 +58,10 @@ pub fn estimate(body: &[u8]) -> u64 {
         at: At::Top,
     }
     .deserialize(&mut json);
-    found
-        .text
-        .div_ceil(BYTES_A_TOKEN)
-        .saturating_add(found.output)
+    Demand {
+        input: found.text.div_ceil(BYTES_A_TOKEN),
+        output: found.output,
+    }
 }
 
 #[derive(Debug, Default)]
@@ -185,13 +202,13 @@ mod tests {
             ("nonsense", 0),
             ("", 0),
         ] {
-            assert_eq!(estimate(body.as_bytes()), want, "{body}");
+            assert_eq!(estimate(body.as_bytes()).total(), want, "{body}");
         }
     }
 
     #[test]
     fn deep_nesting_ends_the_look_and_nothing_else() {
         let deep = "[".repeat(1_000_000);
-        assert_eq!(estimate(deep.as_bytes()), 0);
+        assert_eq!(estimate(deep.as_bytes()), Demand::default());
     }
 }

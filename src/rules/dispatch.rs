@@ -13,6 +13,7 @@
 use std::time::Duration;
 
 use super::budget;
+use super::client_key::Over;
 use super::outcome::{Effort, Failure, is_refusal, is_retryable};
 use super::provider::verdict::passes_on;
 
@@ -79,6 +80,10 @@ pub enum Answer {
         /// The largest context there is.
         fits: u64,
     },
+    /// There are owners, and the caller's key may use none of them: 403. Found by the driver.
+    NotGranted,
+    /// It is over a limit of the caller's key, and nothing was sent: 429. Found by the driver.
+    OverLimit(Over),
     /// The last permitted attempt failed below HTTP or without content: 502 or 504.
     Attempt(Failure),
     /// The loop ended between attempts: 503 with Retry-After.

@@ -6,8 +6,9 @@
 use std::net::IpAddr;
 
 use http::{HeaderMap, header};
+use ipnet::IpNet;
 
-use super::addresses::is_loopback_host;
+use super::addresses::{is_loopback_host, parse_ip};
 
 /// Header by which an engine's manager asks "are you the engine?".
 pub const IDENTITY_PROBE: &str = "x-nvpair-engine-identity-probe";
@@ -17,6 +18,11 @@ pub const IDENTITY_PROBE: &str = "x-nvpair-engine-identity-probe";
 pub enum Refusal {
     /// The caller is not on this machine: 403 `loopback-only`.
     LoopbackOnly,
+    /// The caller is beyond loopback and in no network that is let in: 403 `address-not-allowed`.
+    AddressNotAllowed,
+    /// The caller is beyond loopback and speaks in the clear where a certificate is configured: 403
+    /// `tls-required`.
+    TlsRequired,
     /// HTTP/1.1 without `Host`, or with several: 400.
     NoHost,
     /// A web page that got here by DNS rebinding would carry such a name: 403 `host-not-allowed`.
@@ -31,6 +37,33 @@ pub enum Refusal {
     NoTunnels,
 }
 
+/// Who is at the door.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    /// Where it calls from.
+    pub from: IpAddr,
+    /// The address of ours that it called, where that is known.
+    pub to: Option<IpAddr>,
+    /// Whether it speaks TLS.
+    pub tls: bool,
+}
+
+impl Caller {
+    /// One that is only known by where it calls from, and speaks in the clear.
+    pub fn at(from: IpAddr) -> Self {
+        Self {
+            from,
+            to: None,
+            tls: false,
+        }
+    }
+
+    /// Whether it calls from this machine, by loopback.
+    pub fn is_here(&self) -> bool {
+        self.from.to_canonical().is_loopback()
+    }
+}
+
 /// What the door knows.
 #[derive(Clone, Copy, Debug)]
 pub struct Door<'a> {
@@ -40,19 +73,23 @@ pub struct Door<'a> {
     pub hosts: &'a [String],
     /// Origins let in; `None` = any.
     pub origins: Option<&'a [String]>,
+    /// Networks whose callers may come in, with a key; empty = none.
+    pub networks: &'a [IpNet],
+    /// Whether callers beyond loopback have to speak TLS.
+    pub needs_tls: bool,
 }
 
 impl Door<'_> {
     /// The first check that a plaintext request fails.
     pub fn refuses(
         &self,
-        client: IpAddr,
+        caller: &Caller,
         needs_host: bool,
         target_host: Option<&str>,
         headers: &HeaderMap,
     ) -> Option<Refusal> {
-        if !client.to_canonical().is_loopback() {
-            return Some(Refusal::LoopbackOnly);
+        if let Some(refusal) = self.refuses_address(caller) {
+            return Some(refusal);
         }
         let mut hosts = headers.get_all(header::HOST).iter();
         match (hosts.next(), hosts.next()) {
@@ -64,7 +101,7 @@ impl Door<'_> {
                 if !host
                     .into_iter()
                     .chain(target_host)
-                    .all(|h| self.allows_host(h))
+                    .all(|h| self.allows_host(h) || self.is_called_by(h, caller))
                 {
                     return Some(Refusal::HostNotAllowed);
                 }
@@ -75,6 +112,43 @@ impl Door<'_> {
             probe,
             headers.get(header::ORIGIN).map(http::HeaderValue::as_bytes),
         )
+    }
+
+    fn refuses_address(&self, caller: &Caller) -> Option<Refusal> {
+        let from = caller.from.to_canonical();
+        if from.is_loopback() {
+            None
+        } else if self.networks.is_empty() {
+            Some(Refusal::LoopbackOnly)
+        } else if !self.networks.iter().any(|n| n.contains(&from)) {
+            Some(Refusal::AddressNotAllowed)
+        } else if self.needs_tls && !caller.tls {
+            Some(Refusal::TlsRequired)
+        } else {
+            None
+        }
+    }
+
+    /// Whether a caller beyond loopback names this machine as it is known there: by the address that
+    /// it called, or by the machine's name on the local network. A page that was rebound to this
+    /// machine has a name of its own in `Host`, and never an address.
+    fn is_called_by(&self, authority: &str, caller: &Caller) -> bool {
+        let Some(host) = host_of(authority).filter(|_| !caller.is_here()) else {
+            return false;
+        };
+        let called = caller.to.map(|ip| ip.to_canonical());
+        if called.is_some() && parse_ip(host).map(|ip| ip.to_canonical()) == called {
+            return true;
+        }
+        let host = host.strip_suffix('.').unwrap_or(host);
+        let local = host.len().checked_sub(".local".len());
+        local
+            .and_then(|at| host.split_at_checked(at))
+            .is_some_and(|(name, end)| {
+                !self.machine.is_empty()
+                    && end.eq_ignore_ascii_case(".local")
+                    && name.eq_ignore_ascii_case(self.machine)
+            })
     }
 
     /// The same for a request of which only these are known to matter: from this machine, with one
@@ -151,6 +225,8 @@ mod tests {
             machine: "study-pc",
             hosts,
             origins,
+            networks: &[],
+            needs_tls: false,
         }
     }
 
@@ -192,7 +268,7 @@ mod tests {
         ] {
             let h = headers(&[("host", host)]);
             assert_eq!(
-                d.refuses(HERE, true, None, &h).is_none(),
+                d.refuses(&Caller::at(HERE), true, None, &h).is_none(),
                 passes,
                 "{host:?}"
             );
@@ -210,11 +286,11 @@ mod tests {
         ]);
         let away = IpAddr::from([10, 0, 0, 1]);
         assert_eq!(
-            d.refuses(away, true, None, &all),
+            d.refuses(&Caller::at(away), true, None, &all),
             Some(Refusal::LoopbackOnly)
         );
         assert_eq!(
-            d.refuses(HERE, true, None, &all),
+            d.refuses(&Caller::at(HERE), true, None, &all),
             Some(Refusal::HostNotAllowed)
         );
         let ok = headers(&[
@@ -223,16 +299,21 @@ mod tests {
             ("origin", "http://a"),
         ]);
         assert_eq!(
-            d.refuses(HERE, true, None, &ok),
+            d.refuses(&Caller::at(HERE), true, None, &ok),
             Some(Refusal::NotTheEngine)
         );
         let ok = headers(&[("host", "localhost"), ("origin", "http://a")]);
         assert_eq!(
-            d.refuses(HERE, true, None, &ok),
+            d.refuses(&Caller::at(HERE), true, None, &ok),
             Some(Refusal::OriginNotAllowed)
         );
         assert_eq!(
-            d.refuses(HERE, true, None, &headers(&[("host", "localhost")])),
+            d.refuses(
+                &Caller::at(HERE),
+                true,
+                None,
+                &headers(&[("host", "localhost")])
+            ),
             None
         );
     }
@@ -241,19 +322,22 @@ mod tests {
     fn a_host_is_needed_once() {
         let d = door(&[], None);
         assert_eq!(
-            d.refuses(HERE, true, None, &HeaderMap::new()),
+            d.refuses(&Caller::at(HERE), true, None, &HeaderMap::new()),
             Some(Refusal::NoHost)
         );
         assert_eq!(
-            d.refuses(HERE, false, None, &HeaderMap::new()),
+            d.refuses(&Caller::at(HERE), false, None, &HeaderMap::new()),
             None,
             "HTTP/1.0"
         );
         let two = headers(&[("host", "localhost"), ("host", "localhost")]);
-        assert_eq!(d.refuses(HERE, true, None, &two), Some(Refusal::NoHost));
+        assert_eq!(
+            d.refuses(&Caller::at(HERE), true, None, &two),
+            Some(Refusal::NoHost)
+        );
         let h = headers(&[("host", "localhost")]);
         assert_eq!(
-            d.refuses(HERE, true, Some("evil:80"), &h),
+            d.refuses(&Caller::at(HERE), true, Some("evil:80"), &h),
             Some(Refusal::HostNotAllowed)
         );
     }
@@ -270,7 +354,7 @@ mod tests {
         ] {
             let h = headers(&[("host", "localhost"), ("origin", origin)]);
             assert_eq!(
-                d.refuses(HERE, true, None, &h).is_none(),
+                d.refuses(&Caller::at(HERE), true, None, &h).is_none(),
                 passes,
                 "{origin}"
             );
@@ -293,7 +377,7 @@ mod tests {
                             h.insert("origin", origin.parse().unwrap());
                         }
                         let plain = d.refuses_plain(client, host, probe, origin.map(str::as_bytes));
-                        assert_eq!(plain, d.refuses(client, true, None, &h));
+                        assert_eq!(plain, d.refuses(&Caller::at(client), true, None, &h));
                     }
                 }
             }
@@ -304,8 +388,107 @@ mod tests {
     fn ipv4_mapped_loopback_is_loopback() {
         let mapped: IpAddr = "::ffff:127.0.0.1".parse().unwrap();
         assert_eq!(
-            door(&[], None).refuses(mapped, true, None, &headers(&[("host", "localhost")])),
+            door(&[], None).refuses(
+                &Caller::at(mapped),
+                true,
+                None,
+                &headers(&[("host", "localhost")])
+            ),
             None
+        );
+    }
+
+    #[test]
+    fn beyond_loopback_a_network_has_to_be_listed_and_tls_spoken_where_it_is_configured() {
+        let lan: [IpNet; 2] = ["10.0.0.0/8".parse().unwrap(), "fd00::/64".parse().unwrap()];
+        let h = headers(&[("host", "localhost")]);
+        for (from, networks, needs_tls, tls, want) in [
+            ("127.0.0.1", &lan[..0], false, false, None),
+            ("127.0.0.1", &lan, true, false, None),
+            ("::1", &lan, true, false, None),
+            ("10.1.2.3", &[], false, false, Some(Refusal::LoopbackOnly)),
+            ("10.1.2.3", &[], true, true, Some(Refusal::LoopbackOnly)),
+            ("10.1.2.3", &lan, false, false, None),
+            ("::ffff:10.1.2.3", &lan, false, false, None),
+            ("fd00::7", &lan, false, false, None),
+            (
+                "11.0.0.1",
+                &lan,
+                false,
+                false,
+                Some(Refusal::AddressNotAllowed),
+            ),
+            (
+                "11.0.0.1",
+                &lan,
+                true,
+                true,
+                Some(Refusal::AddressNotAllowed),
+            ),
+            ("10.1.2.3", &lan, true, false, Some(Refusal::TlsRequired)),
+            ("10.1.2.3", &lan, true, true, None),
+        ] {
+            let d = Door {
+                networks,
+                needs_tls,
+                ..door(&[], None)
+            };
+            let caller = Caller {
+                tls,
+                ..Caller::at(from.parse().unwrap())
+            };
+            assert_eq!(d.refuses(&caller, true, None, &h), want, "{from} {tls}");
+        }
+    }
+
+    #[test]
+    fn a_caller_beyond_loopback_names_the_address_it_called_or_the_machine() {
+        let lan: [IpNet; 1] = ["10.0.0.0/8".parse().unwrap()];
+        let extra = ["proxy.lan".to_owned()];
+        let d = Door {
+            networks: &lan,
+            ..door(&extra, None)
+        };
+        let called = |to: &str| Caller {
+            to: to.parse().ok(),
+            ..Caller::at([10, 0, 0, 9].into())
+        };
+        for (to, host, passes) in [
+            ("10.0.0.5", "10.0.0.5:11434", true),
+            ("::ffff:10.0.0.5", "10.0.0.5", true),
+            ("10.0.0.5", "10.0.0.6:11434", false),
+            ("", "10.0.0.5", false),
+            ("fd00::5", "[fd00::5]:1", true),
+            ("fd00::5", "[fd00::6]:1", false),
+            ("10.0.0.5", "study-pc", true),
+            ("10.0.0.5", "Study-PC.local:1", true),
+            ("10.0.0.5", "study-pc.local.", true),
+            ("10.0.0.5", "study-pc.lan", false),
+            ("10.0.0.5", "x.local", false),
+            ("10.0.0.5", "proxy.lan", true),
+            ("10.0.0.5", "evil.example", false),
+            ("10.0.0.5", "10.0.0.5.evil.example", false),
+        ] {
+            let h = headers(&[("host", host)]);
+            let refused = d.refuses(&called(to), true, None, &h);
+            assert_eq!(refused.is_none(), passes, "{to} {host}");
+        }
+        // On this machine nothing changes: its own name of the network is nobody's there.
+        let h = headers(&[("host", "study-pc.local")]);
+        let here = Caller {
+            to: Some(HERE),
+            ..Caller::at(HERE)
+        };
+        assert_eq!(
+            d.refuses(&here, true, None, &h),
+            Some(Refusal::HostNotAllowed)
+        );
+        let h = headers(&[("host", "10.0.0.5"), ("origin", "http://a")]);
+        let refused = d.refuses(&called("10.0.0.5"), true, Some("evil"), &h);
+        assert_eq!(
+            refused,
+            Some(Refusal::HostNotAllowed),
+            "the target counts too"
         );
     }
 }

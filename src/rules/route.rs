@@ -67,6 +67,12 @@ fn is_preflight(headers: &HeaderMap) -> bool {
     given(header::ORIGIN) && given(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
+/// Whether a route outside the tables tells no more than that an engine is there: what clients ask
+/// before they ask for anything.
+pub fn tells_nothing(path: &str) -> bool {
+    matches!(path, "/" | "/api/version" | "/health" | "/v1/health")
+}
+
 /// How our own answers are shaped, so that the client's library reads them (product section 10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {

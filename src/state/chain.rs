@@ -10,11 +10,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::rules::candidates::{Candidate, drop_shared};
+use crate::rules::client_key::{TargetKind, TargetRef};
 use crate::rules::dispatch::Answer;
 use crate::rules::gateway::{Link, Place, VirtualModels, node_serves, provider_serves};
 use crate::rules::ids::NodeId;
 use crate::rules::policy::Ask;
 
+use super::clients::Client;
 use super::facade::{FacadeState, Routing};
 use super::providers::{Choice, Provider, Rest};
 use super::shared::Shared;
@@ -29,6 +31,8 @@ pub struct Wanted<'a> {
     pub clock: fn() -> Instant,
     /// The virtual models in force.
     pub virtuals: &'a VirtualModels,
+    /// Whose key it shows, where it shows one.
+    pub asker: Option<Asker<'a>>,
     /// Tokens that it may need, estimated when somebody wants to know.
     pub demand: &'a mut dyn FnMut() -> u64,
     /// A facade's routing, made new if need be.
@@ -36,6 +40,26 @@ pub struct Wanted<'a> {
     /// Puts a link's candidates in order and takes out the pool nodes that are full. The flag: it is
     /// the first link that has any, on which the request counts.
     pub order: &'a mut Order<'a>,
+}
+
+/// A caller with a key.
+#[derive(Clone, Copy)]
+pub struct Asker<'a> {
+    /// Who.
+    pub client: &'a Client,
+    /// Whether the request runs a model. One that does not was judged by its route.
+    pub runs: bool,
+}
+
+impl Asker<'_> {
+    /// Whether its key may use this model at a target; the name as it is compared there.
+    fn may(self, target: TargetRef, model: Option<&str>) -> bool {
+        let grants = self.client.grants();
+        match self.runs {
+            true => grants.allows(target, model.unwrap_or_default()),
+            false => grants.allows_some(target),
+        }
+    }
 }
 
 /// How a link is put in order.
@@ -57,10 +81,13 @@ pub struct Found {
     pub resting: Vec<(Arc<Provider>, Rest)>,
     /// It fits the context of no owner, and no owner rests.
     pub too_long: Option<Answer>,
+    /// Somebody was left out since the caller's key may not use it.
+    pub denied: bool,
 }
 
 /// Looks the candidates up as they are now.
 pub fn find<'a>(shared: &'a Shared, facade: &'a FacadeState, wanted: Wanted<'a>) -> Found {
+    let is_gateway = facade.engine().is_gateway();
     let mut search = Search {
         shared,
         facade,
@@ -68,7 +95,7 @@ pub fn find<'a>(shared: &'a Shared, facade: &'a FacadeState, wanted: Wanted<'a>)
         found: Found::default(),
     };
     match search.wanted.model {
-        Some(model) if facade.engine().is_gateway() => search.along(model),
+        Some(model) if is_gateway => search.along(model),
         _ => search.own(),
     }
     search.found
@@ -80,13 +107,21 @@ pub fn models(
     shared: &Shared,
     facade: &FacadeState,
     virtuals: &VirtualModels,
+    client: Option<&Client>,
 ) -> BTreeMap<String, Vec<String>> {
+    let may = |model: &str, target: TargetRef| {
+        client.is_none_or(|client| client.grants().allows(target, model))
+    };
     let is_gateway = facade.engine().is_gateway();
     let mut models: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut add = |routing: &Routing| {
         for (model, owners) in routing.view.models() {
-            let nodes = owners.iter().map(|c| c.target.node.to_string());
-            models.entry(model.to_owned()).or_default().extend(nodes);
+            let owners = owners.iter().map(|c| &c.target);
+            let granted = owners.filter(|t| may(model, t.as_granted()));
+            let nodes: Vec<_> = granted.map(|t| t.node.to_string()).collect();
+            if !nodes.is_empty() {
+                models.entry(model.to_owned()).or_default().extend(nodes);
+            }
         }
     };
     if !is_gateway {
@@ -95,12 +130,16 @@ pub fn models(
     }
     shared.sources().iter().for_each(|s| add(&s.routing()));
     for provider in shared.providers.all().iter() {
+        let target = provider.target();
         for model in provider.models() {
-            let owners = models.entry(model.to_owned()).or_default();
-            owners.push(provider.name().to_owned());
+            if may(model, target.as_granted()) {
+                let owners = models.entry(model.to_owned()).or_default();
+                owners.push(provider.name().to_owned());
+            }
         }
     }
-    for name in virtuals.names() {
+    let granted = |name: &&str| client.is_none_or(|c| c.grants().allows_virtual(name));
+    for name in virtuals.names().filter(granted) {
         models.insert(name.to_owned(), vec!["virtual".to_owned()]);
     }
     models
@@ -127,6 +166,7 @@ impl Search<'_> {
             let resting = view.resting(model).iter();
             self.found.busy.extend(resting.map(|(id, _)| id.clone()));
         }
+        self.grant(0, 0, model.as_deref());
         let ask = Ask {
             engine,
             model: model.as_deref().unwrap_or_default(),
@@ -138,8 +178,39 @@ impl Search<'_> {
         }
     }
 
-    /// The gateway's chain for this model.
+    /// Leaves out what was found from here on and the caller's key may not use.
+    fn grant(&mut self, from: usize, busy_from: usize, model: Option<&str>) {
+        let Some(asker) = self.wanted.asker else {
+            return;
+        };
+        let found = &mut self.found;
+        let before = found.candidates.len() + found.busy.len();
+        let (mut at, mut busy_at) = (0, 0);
+        found.candidates.retain(|c| {
+            at += 1;
+            at <= from || asker.may(c.target.as_granted(), model)
+        });
+        // Only pool nodes rest.
+        let kind = TargetKind::Pool;
+        found.busy.retain(|node| {
+            busy_at += 1;
+            busy_at <= busy_from || asker.may(TargetRef { node, kind }, model)
+        });
+        found.denied |= found.candidates.len() + found.busy.len() < before;
+    }
+
+    /// The gateway's chain for this model. A virtual model is granted by its name: then its targets
+    /// are, wherever they are.
     fn along(&mut self, model: &str) {
+        if let Some(asker) = self.wanted.asker
+            && self.wanted.virtuals.links(model).is_some()
+        {
+            if !asker.client.grants().allows_virtual(model.trim()) {
+                self.found.denied = true;
+                return;
+            }
+            self.wanted.asker = None;
+        }
         let sources = self.shared.sources();
         for link in self.wanted.virtuals.chain(model) {
             let from = self.found.candidates.len();
@@ -180,6 +251,11 @@ impl Search<'_> {
             provider,
             upstream_model,
         } = choice;
+        let granted = |asker: Asker| asker.may(provider.target().as_granted(), self.wanted.model);
+        if !self.wanted.asker.is_none_or(granted) {
+            self.found.denied = true;
+            return;
+        }
         if let Some(rest) = provider.rests((self.wanted.clock)()) {
             self.found.busy.push(provider.target().node.clone());
             self.found.resting.push((provider, rest));
@@ -203,6 +279,7 @@ impl Search<'_> {
                 continue;
             }
             let name = source.engine().spec().naming.normalize(&link.model);
+            let before = (self.found.candidates.len(), self.found.busy.len());
             let routing = (self.wanted.routing)(source);
             let candidates = routing.view.candidates(Some(&name)).iter();
             let wanted = candidates.filter(|c| {
@@ -225,6 +302,7 @@ impl Search<'_> {
                 _ => true,
             });
             self.found.busy.extend(resting.map(|(id, _)| id.clone()));
+            self.grant(before.0, before.1, Some(&name));
         }
         // As each facade has them.
         self.found.candidates[from..].sort_by(|a, b| a.target.node.cmp(&b.target.node));

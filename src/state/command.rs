@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::named::NewNode;
 use super::settings::RequestSettings;
 pub use super::told::{LocalBackend, PrioritySnapshot, Rank};
+use crate::config::gateway::TlsFiles;
 use crate::rules::discovery::Extra;
 use crate::rules::engine::EngineId;
 use crate::rules::ids::NodeId;
@@ -78,6 +79,8 @@ pub struct ManualNode {
 pub struct Apply {
     /// What requests are held to.
     pub requests: RequestSettings,
+    /// Certificates of the facades for callers beyond loopback.
+    pub certificates: Vec<(EngineId, TlsFiles)>,
     /// How nodes are chosen; `None` = as before.
     pub policy: Option<Policy>,
     /// Threshold of the log; `None` = as before, since a call may have changed it.
@@ -112,8 +115,11 @@ pub enum Command {
     Discovery(EngineId, Vec<DirectoryNode>, Responder<()>),
     /// Change the log's threshold; answers the level now in force.
     SetLogLevel(LogLevel, Responder<LogLevel>),
-    /// Put these values in force; requests under way keep theirs.
-    Apply(Box<Apply>, Responder<()>),
+    /// Put these values in force; requests under way keep theirs. Answers a line for each thing that
+    /// could not be done.
+    Apply(Box<Apply>, Responder<Vec<String>>),
+    /// Listen beyond loopback, or no longer: keys came or went.
+    Reach(Responder<()>),
     /// Move a facade to the port that `Enable` would give it now; saves nothing. Emits `ready` before
     /// the answer if it moved.
     Move(Enable, Responder<Enabled>),

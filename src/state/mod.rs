@@ -3,6 +3,7 @@
 
 pub mod activity;
 pub mod chain;
+pub mod clients;
 pub mod command;
 pub mod confirm;
 pub mod discovery;

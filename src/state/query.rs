@@ -13,6 +13,7 @@ use crate::wire::control::{
     WorkloadList,
 };
 
+use super::clients::Clients;
 use super::fleet::PoolDesk;
 use super::follow::Follower;
 use super::replays::Replays;
@@ -47,6 +48,10 @@ pub trait Queries: Send + Sync {
     fn route(&self, engine: EngineId, model: &str) -> Option<RouteExplained>;
     /// The node pool, where one is configured: its own questions and changes go there.
     fn pool(&self) -> Option<Arc<PoolDesk>> {
+        None
+    }
+    /// Callers that have a key, where some may.
+    fn clients(&self) -> Option<Arc<Clients>> {
         None
     }
     /// Replays and recordings; none where nothing can be replayed.

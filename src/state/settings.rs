@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use ipnet::IpNet;
 use tokio::sync::watch;
 
 use crate::config::gateway::{TargetName, VirtualModel, VirtualTarget};
@@ -28,6 +29,8 @@ pub struct RequestSettings {
     pub allowed_hosts: Vec<String>,
     /// Browser origins let in; `None` = the engines' own policy decides.
     pub allowed_origins: Option<Vec<String>>,
+    /// Networks whose callers are let in, with a key; empty = loopback only.
+    pub allowed_cidrs: Vec<IpNet>,
     /// Add `X-Nvpair-*` headers to relayed answers.
     pub response_headers: bool,
     /// Names of the gateway that stand for others.
@@ -43,6 +46,7 @@ impl From<&Settings> for RequestSettings {
             commit_on_first_byte: s.commit_gate_first_byte,
             allowed_hosts: s.allowed_hosts.clone(),
             allowed_origins: s.allowed_origins.clone(),
+            allowed_cidrs: s.allowed_cidrs.clone(),
             response_headers: s.response_headers,
             virtual_models: Arc::new(virtual_models(s)),
         }
@@ -95,6 +99,7 @@ impl Default for RequestSettings {
             commit_on_first_byte: false,
             allowed_hosts: Vec::new(),
             allowed_origins: None,
+            allowed_cidrs: Vec::new(),
             response_headers: false,
             virtual_models: Arc::default(),
         }

@@ -13,11 +13,12 @@ use crate::rules::engine::EngineId;
 use crate::rules::ids::{JobId, NodeId};
 use crate::wire::broker::NodeRecord;
 use crate::wire::control::{
-    DaemonInfo, FacadeStatus, Mode, ModelEntry, ModelList, NodeKind, NodeState, NodeStatus,
-    ProviderStatus, RouteExplained, SCHEMA_VERSION, SchedulerStatus, Status, TelemetryStatus,
-    Workload, WorkloadFilter, WorkloadList,
+    DaemonInfo, DoorStatus, FacadeStatus, Mode, ModelEntry, ModelList, NodeKind, NodeState,
+    NodeStatus, ProviderStatus, RouteExplained, SCHEMA_VERSION, SchedulerStatus, Status,
+    TelemetryStatus, Workload, WorkloadFilter, WorkloadList,
 };
 
+use super::clients::Clients;
 use super::discovery::record;
 use super::events::Events;
 use super::explain::{explain, explain_along};
@@ -46,6 +47,8 @@ pub struct Shared {
     pub workloads: Arc<Workloads>,
     /// What the gateway falls back to.
     pub providers: Arc<Providers>,
+    /// Callers that have a key.
+    pub clients: Arc<Clients>,
     /// The node pool, once it is there.
     pool: OnceLock<Arc<PoolDesk>>,
     /// Who gives places on its nodes.
@@ -80,6 +83,7 @@ impl Shared {
             scheduler,
             workloads,
             providers,
+            clients: Arc::default(),
             pool: OnceLock::new(),
             admissions: OnceLock::new(),
             facades: slots(),
@@ -152,6 +156,20 @@ impl Shared {
         match self.facade(EngineId::GATEWAY) {
             None => self.facades(),
             Some(_) => read(&self.known).iter().flatten().cloned().collect(),
+        }
+    }
+
+    fn door_status(&self) -> DoorStatus {
+        let settings = self.settings.now();
+        DoorStatus {
+            allowed_hosts: settings.allowed_hosts.clone(),
+            allowed_origins: settings.allowed_origins.clone(),
+            allowed_cidrs: settings
+                .allowed_cidrs
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+            client_keys: self.clients.count(),
         }
     }
 
@@ -273,6 +291,10 @@ impl Queries for Shared {
         self.pool.get().cloned()
     }
 
+    fn clients(&self) -> Option<Arc<Clients>> {
+        Some(self.clients.clone())
+    }
+
     fn is_enabled(&self, engine: EngineId) -> bool {
         self.facade(engine).is_some()
     }
@@ -308,6 +330,7 @@ impl Queries for Shared {
             },
             workloads: self.workloads.counts(),
             providers: self.providers.status(Instant::now()),
+            door: self.door_status(),
             pool: None,
             telemetry: self.telemetry.get().and_then(|shown| shown()),
         }

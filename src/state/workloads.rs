@@ -56,6 +56,8 @@ pub struct Admission {
     pub arrived: Instant,
     /// Eligible owners.
     pub owners: Vec<NodeId>,
+    /// Name of the client key that it came with.
+    pub client: Option<Arc<str>>,
 }
 
 /// All workloads of this process.

@@ -207,6 +207,19 @@ pub struct WorkloadCounts {
     pub cancelled: u64,
 }
 
+/// What the door of every facade admits beyond what it always does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DoorStatus {
+    /// Further names that `Host` may have.
+    pub allowed_hosts: Vec<String>,
+    /// The only browser origins that are let in; null = the engines decide.
+    pub allowed_origins: Option<Vec<String>>,
+    /// Networks whose callers are let in, with a client key.
+    pub allowed_cidrs: Vec<String>,
+    /// Client keys in force.
+    pub client_keys: usize,
+}
+
 /// Answer of `status`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Status {
@@ -224,6 +237,9 @@ pub struct Status {
     pub workloads: WorkloadCounts,
     /// Fallback providers; empty while none is configured.
     pub providers: Vec<ProviderStatus>,
+    /// Who may come in besides loopback callers with a usual `Host`.
+    #[serde(default)]
+    pub door: DoorStatus,
     /// The dynamic node pool; null while it is off.
     pub pool: Option<super::pool::PoolStatus>,
     /// What is told to others of traces and metrics; absent where nobody is.

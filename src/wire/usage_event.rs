@@ -98,7 +98,10 @@ impl UsageEvent {
             event_id,
             occurred_at,
             vendor: VENDOR.to_owned(),
-            key: node.as_ref().and_then(key),
+            key: match record.client {
+                Some(client) => Some(client.to_owned()),
+                None => node.as_ref().and_then(key),
+            },
             engine: record.engine,
             node,
             model: record.model.chars().take(MODEL).collect(),
@@ -223,6 +226,18 @@ mod tests {
                 "estimated": true, "duration_ms": 2_500, "ttft_ms": 100})
         );
         assert_eq!(serde_json::from_value::<UsageEvent>(json).unwrap(), event);
+    }
+
+    #[test]
+    fn the_client_s_key_goes_before_the_node_s_and_is_in_no_journal() {
+        let record = record(State::Completed, Some(200), AttemptOutcome::Committed);
+        let mut entry = Entry::from(&record);
+        entry.client = Some("phone");
+        let event = UsageEvent::of(&entry, "id".into(), "now".into(), |_| Some("rig".into()));
+        assert_eq!(event.key.as_deref(), Some("phone"));
+        let mut line = Vec::new();
+        entry.write(&mut line).unwrap();
+        assert!(!String::from_utf8(line).unwrap().contains("phone"));
     }
 
     #[test]

@@ -104,6 +104,7 @@ fn main() -> ExitCode {
                 path: "/v1/chat/completions",
                 clock: Instant::now,
                 virtuals: &virtuals,
+                asker: None,
                 demand: &mut || 0,
                 routing: &|state| state.routing(),
                 order: &mut |ask, candidates, first| {

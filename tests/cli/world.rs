@@ -346,6 +346,7 @@ impl Queries for Canned {
                 cancelled: 5,
             },
             providers: vec![],
+            door: Default::default(),
             pool: None,
             telemetry: None,
         }

@@ -12,6 +12,7 @@ mod support;
 mod bodies;
 mod broker;
 mod chain;
+mod keys;
 mod providers;
 mod reload;
 mod surface;

@@ -368,6 +368,9 @@ impl Sut {
                 let (status, why) = match answer {
                     Answer::NoCandidate => (502, "nobody"),
                     Answer::TooLong { .. } => unreachable!("there is no pool here"),
+                    Answer::NotGranted | Answer::OverLimit(_) => {
+                        unreachable!("there are no keys here")
+                    },
                     Answer::Attempt(Failure::NoContent) => (504, "attempt"),
                     Answer::Attempt(_) => (502, "attempt"),
                     Answer::Exhausted(Exhausted::Deadline) => (503, "deadline"),
@@ -414,6 +417,7 @@ impl Sut {
                 created_at: 1,
                 arrived: Instant::now(),
                 owners: vec![],
+                client: None,
             }));
         }
         r.candidates.len()

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use nvpair_proxy::facade::{Context, Facade, plaintext};
+use nvpair_proxy::facade::{Certificates, Context, Facade, plaintext};
 use nvpair_proxy::net::h1::request::{Admission, admit};
 use nvpair_proxy::net::places::Places;
 use nvpair_proxy::net::sockets::Sockets;
@@ -187,6 +187,7 @@ impl World {
             lifetime: Arc::<Lifetime>::default(),
             activity: Activity::default(),
             places: Places::new(Limits::of(None)),
+            certificates: Certificates::default(),
             machine: "here".into(),
             telemetry: Arc::new(Telemetry::new().0),
             on_failure: std::sync::OnceLock::new(),

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::support::broker::Broker;
 use crate::support::certs::{ClusterFolder, Identity, over_tls};
-use crate::support::client::{Client, Response, get, post};
+use crate::support::client::{Client, Response, get, http, post};
 use crate::support::engine::{Engine, Gate, Reply, Step, chunk};
 
 /// A daemon with an Ollama facade and a cluster folder.
@@ -99,6 +99,34 @@ fn a_request_that_enters_one_node_is_served_by_the_others_engine() {
     assert!(b.broker.workloads().is_empty());
     let heard = b.broker.raw_frames();
     assert!(!heard.contains("proxy/request"), "{heard}");
+}
+
+#[test]
+fn a_client_s_key_stays_where_it_was_shown() {
+    let list = json!({"models": [{"name": "m", "model": "m"}]});
+    let engine = Engine::start(move |request| match request.target.as_str() {
+        "/api/tags" => Reply::json(200, &list),
+        _ => Reply::lines().chunk("from b").end(),
+    });
+    let (a, _b, _) = pair(&engine);
+    let made = a
+        .broker
+        .world
+        .json(&["keys", "create", "k", "--allow", "ollama"]);
+    let key = made["key"].as_str().unwrap();
+    let shown = format!("Bearer {key}");
+    for place in [("Authorization", shown.as_str()), ("X-Api-Key", key)] {
+        let body = chat().to_string();
+        let answer = http(a.port, "POST", "/api/chat", &[place], body.as_bytes());
+        assert_eq!(answer.text(), "from b");
+        assert_eq!(http(a.port, "GET", "/api/tags", &[place], b"").status, 200);
+    }
+    let seen = engine.requests();
+    assert_eq!(seen.len(), 4);
+    for request in seen {
+        let head = String::from_utf8_lossy(&request.head).into_owned();
+        assert!(!head.contains(&key[5..]), "{head}");
+    }
 }
 
 #[test]

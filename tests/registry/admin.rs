@@ -61,6 +61,7 @@ impl Queries for Daemon {
             },
             workloads: WorkloadCounts::default(),
             providers: vec![],
+            door: Default::default(),
             pool: None,
             telemetry: None,
         }

@@ -18,6 +18,7 @@ mod demo;
 mod ending;
 mod fleet;
 mod journal;
+mod keys;
 mod looping;
 mod nodes;
 mod pool;

@@ -1,7 +1,7 @@
 //! The cluster's manager, and peers: identities, a cluster folder, clients that come over TLS.
 
 use std::fs;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -94,13 +94,21 @@ impl ClusterFolder {
 
 /// A connection over TLS, with the certificate of who answered; `None` if there was no handshake.
 pub fn over_tls(port: u16, who: &Identity) -> Option<(Client, CertificateDer<'static>)> {
+    over_tls_at((Ipv4Addr::LOCALHOST, port).into(), who)
+}
+
+/// The same to any address of this machine.
+pub fn over_tls_at(
+    address: SocketAddr,
+    who: &Identity,
+) -> Option<(Client, CertificateDer<'static>)> {
     let config = config(who);
     let (told, wait) = mpsc::channel();
     // HTTP is spoken by the plain client, through this bridge.
     thread::spawn(move || {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         runtime.enable_all().build().unwrap().block_on(async move {
-            let Some(mut tls) = connect(port, config).await else {
+            let Some(mut tls) = connect(address, config).await else {
                 return;
             };
             let leaf = tls.get_ref().1.peer_certificates().unwrap()[0].clone();
@@ -127,9 +135,9 @@ fn config(who: &Identity) -> ClientConfig {
         .unwrap()
 }
 
-async fn connect(port: u16, config: ClientConfig) -> Option<TlsStream<TcpStream>> {
-    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.ok()?;
-    let name = ServerName::IpAddress(Ipv4Addr::LOCALHOST.into());
+async fn connect(address: SocketAddr, config: ClientConfig) -> Option<TlsStream<TcpStream>> {
+    let stream = TcpStream::connect(address).await.ok()?;
+    let name = ServerName::IpAddress(address.ip().into());
     let connector = TlsConnector::from(Arc::new(config));
     connector.connect(name, stream).await.ok()
 }

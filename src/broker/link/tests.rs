@@ -264,7 +264,11 @@ async fn serve(mut queue: CommandQueue, outbox: Outbox) {
             },
             Command::SetLogLevel(level, r) => r.answer(Ok(level)),
             Command::Shutdown(r) => r.answer(Ok(())),
-            Command::Apply(..) | Command::Move(..) | Command::Disable(..) | Command::Reload(..) => {
+            Command::Apply(..)
+            | Command::Reach(..)
+            | Command::Move(..)
+            | Command::Disable(..)
+            | Command::Reload(..) => {
                 panic!("not a call of this link")
             },
         }

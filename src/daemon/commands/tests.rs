@@ -59,6 +59,7 @@ fn world() -> World {
         lifetime: Arc::<Lifetime>::default(),
         activity: Activity::default(),
         places: Places::new(Limits::of(None)),
+        certificates: crate::facade::Certificates::default(),
         machine: "here".into(),
         telemetry: Arc::new(Telemetry::new().0),
         on_failure: std::sync::OnceLock::new(),

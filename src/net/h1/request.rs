@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use crate::rules::client_key::may_be_key;
 use crate::rules::trace_context::{TRACEPARENT, TRACESTATE};
 
 /// A longer head is not plain.
@@ -34,6 +35,8 @@ pub struct Plain {
     pub authorization: Option<Range<usize>>,
     /// Where lines of trace context stand among them; few requests have any.
     pub trace: Option<Box<TraceLines>>,
+    /// Whether it shows what may be a client key of ours.
+    pub keyed: bool,
 }
 
 /// Lines of trace context, each with its line end.
@@ -95,6 +98,7 @@ fn plain(request: &httparse::Request, head: &[u8], client: &str) -> Option<Plain
         lines: Vec::with_capacity(head.len() + 64),
         authorization: None,
         trace: None,
+        keyed: false,
     };
     let (mut hosts, mut lengths) = (0, 0);
     let mut chain: Vec<u8> = Vec::new();
@@ -121,7 +125,12 @@ fn plain(request: &httparse::Request, head: &[u8], client: &str) -> Option<Plain
                 if new.authorization.is_some() {
                     return None;
                 }
+                new.keyed |= may_be_key(line.value);
                 new.authorization = Some(new.placed(line));
+            },
+            Kind::ApiKey => {
+                new.keyed |= may_be_key(line.value);
+                new.push(line);
             },
             Kind::Probe => {
                 new.probe |= line.value == b"1";
@@ -232,6 +241,7 @@ enum Kind {
     Length,
     Origin,
     Authorization,
+    ApiKey,
     Probe,
     TraceParent,
     TraceState,
@@ -250,6 +260,7 @@ fn kind(name: &str) -> Kind {
         6 if is("origin") => Kind::Origin,
         6 if is("expect") => Kind::Special,
         7 if is("upgrade") || is("trailer") => Kind::Special,
+        9 if is("x-api-key") => Kind::ApiKey,
         10 if is("connection") => Kind::Connection,
         10 if is("keep-alive") => Kind::Special,
         10 if is(TRACESTATE) => Kind::TraceState,
@@ -350,6 +361,22 @@ mod tests {
             .collect::<Vec<_>>()
             .concat();
         assert_eq!(whole, none.lines);
+    }
+
+    #[test]
+    fn what_may_be_a_key_of_ours_is_seen_where_keys_stand() {
+        for (line, want) in [
+            ("X-Other: ktms_1", false),
+            ("Authorization: Bearer ktms_1", true),
+            ("authorization: llm_1", true),
+            ("Authorization: Bearer sk-1", false),
+            ("X-API-Key: ktms_1", true),
+            ("x-api-key: sk-1", false),
+        ] {
+            let p = admitted(&format!("Host: a\r\nContent-Length: 1\r\n{line}\r\n")).unwrap();
+            assert_eq!(p.keyed, want, "{line}");
+            assert!(String::from_utf8(p.lines).unwrap().contains(line), "{line}");
+        }
     }
 
     #[test]

@@ -1,38 +1,22 @@
 //! Node keys: what a worker shows to speak for its node.
 //!
-//! Owns: their form, their hash, what a key admits. Leaves to others: making the random bytes,
-//! keeping the hashes (`store::pool`), finding the addresses that an endpoint's name has.
-//!
-//! A key is 32 random bytes, so one round of SHA-256 is enough: there is nothing to guess that a
-//! slow hash would protect.
+//! Owns: their prefixes, what a key admits. Leaves to others: the form that all keys share
+//! (`key_form`), making the random bytes, keeping the hashes (`store::pool`), finding the addresses
+//! that an endpoint's name has.
 
-use std::fmt;
-
-use ring::digest;
 use serde::{Deserialize, Serialize};
-use subtle::ConstantTimeEq;
 
 use super::endpoint::Allow;
 use super::sizes::{self, Invalid};
 use crate::rules::ids::NodeId;
+use crate::rules::key_form;
+pub use crate::rules::key_form::{KeyHash, MAX_ENTRIES, RANDOM_BYTES, name, pattern_matches};
 use crate::rules::secret::Secret;
 
 /// In front of every key that is made.
 pub const PREFIX: &str = "ktms_node_";
 /// In front of keys of old, taken as well.
 pub const LEGACY_PREFIX: &str = "llm_node_";
-
-/// Bytes of a key's name.
-pub const MAX_NAME: usize = 64;
-/// Entries of an allow list and of a list of patterns.
-pub const MAX_ENTRIES: usize = 64;
-/// Random bytes of a key.
-pub const RANDOM_BYTES: usize = 32;
-
-/// SHA-256 of a key's secret part, in lower-case hex.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct KeyHash(String);
 
 /// What is kept of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,37 +40,20 @@ pub struct KeyRecord {
 
 /// A new key of these random bytes: prefix and 64 hex digits.
 pub fn make(random: [u8; RANDOM_BYTES]) -> Secret {
-    Secret::new(format!("{PREFIX}{}", hex(&random)))
+    key_form::make(PREFIX, random)
 }
 
 /// The secret part of a presented key; `None` if it is no node key at all.
 pub fn secret_part(presented: &str) -> Option<&str> {
     let stripped = presented.strip_prefix(PREFIX);
     let secret = stripped.or_else(|| presented.strip_prefix(LEGACY_PREFIX))?;
-    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
-    let valid = (16..=256).contains(&secret.len()) && secret.bytes().all(plain);
-    valid.then_some(secret)
+    key_form::is_secret(secret).then_some(secret)
 }
 
 impl KeyHash {
-    /// The hash of a presented key; `None` if it is no node key at all. Both prefixes give the same
-    /// hash, so a key works with either.
+    /// The hash of a presented node key; `None` if it is no node key at all.
     pub fn of(presented: &str) -> Option<Self> {
-        let secret = secret_part(presented)?;
-        let hash = digest::digest(&digest::SHA256, secret.as_bytes());
-        Some(Self(hex(hash.as_ref())))
-    }
-
-    /// Whether two hashes are the same, in a time that does not tell how much of them is.
-    pub fn matches(&self, other: &Self) -> bool {
-        self.0.as_bytes().ct_eq(other.0.as_bytes()).into()
-    }
-}
-
-/// Not even the hash is shown: it says which key it is.
-impl fmt::Debug for KeyHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("***")
+        Some(Self::of_secret(secret_part(presented)?))
     }
 }
 
@@ -162,53 +129,8 @@ impl KeyRecord {
     }
 }
 
-/// Checks a key's name: letters, digits, `.`, `_` and `-`, beginning with a letter or digit.
-///
-/// # Errors
-/// What a name looks like.
-pub fn name(name: &str) -> Result<(), Invalid> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
-    if begins && name.len() <= MAX_NAME && name.chars().all(plain) {
-        return Ok(());
-    }
-    let why = format!(
-        "is not a name of 1..{MAX_NAME} letters, digits, '.', '_' and '-' that begins with a letter or digit"
-    );
-    Err(Invalid {
-        field: "name".into(),
-        why,
-    })
-}
-
-/// Whether a model's name matches a pattern, where `*` stands for any text, also none. Case counts.
-pub fn pattern_matches(pattern: &str, name: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = name.strip_prefix(first) else {
-        return false;
-    };
-    let Some(last) = parts.next_back() else {
-        return rest.is_empty();
-    };
-    // The earliest place of each part leaves most for the next.
-    for part in parts {
-        match rest.find(part) {
-            Some(at) => rest = &rest[at + part.len()..],
-            None => return false,
-        }
-    }
-    rest.ends_with(last)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     fn record(name: &str, byte: u8) -> KeyRecord {
@@ -229,10 +151,8 @@ mod tests {
         assert_eq!(format!("{key:?}"), "***");
         let known = KeyHash::of("ktms_node_0123456789abcdef").unwrap();
         // sha256sum of 0123456789abcdef.
-        assert_eq!(
-            known.0,
-            "9f9f5111f7b27a781f1f1ddde5ebc2dd2b796bfc7365c9c28b548e564176929f"
-        );
+        let hex = "9f9f5111f7b27a781f1f1ddde5ebc2dd2b796bfc7365c9c28b548e564176929f";
+        assert_eq!(serde_json::to_value(&known).unwrap(), hex);
         assert_eq!(format!("{known:?}"), "***");
     }
 
@@ -264,28 +184,6 @@ mod tests {
         assert_eq!(find(&keys, make([4; 32]).reveal()), None);
         assert_eq!(find(&keys, "nonsense"), None);
         assert_eq!(find([], make([2; 32]).reveal()), None);
-    }
-
-    #[test]
-    fn patterns_are_texts_with_stars() {
-        for (pattern, name, want) in [
-            ("qwen2.5:14b", "qwen2.5:14b", true),
-            ("qwen2.5:14b", "qwen2.5:14b-x", false),
-            ("qwen*", "qwen2.5:14b", true),
-            ("*", "", true),
-            ("*:14b", "qwen2.5:14b", true),
-            ("q*:*b", "qwen2.5:14b", true),
-            ("q*5*b", "qwen2.5:14b", true),
-            ("a*a", "a", false),
-            ("a*a", "aa", true),
-            ("a*b*b", "ab", false),
-            ("**x**", "axb", true),
-            ("Qwen*", "qwen", false),
-            ("", "", true),
-            ("", "a", false),
-        ] {
-            assert_eq!(pattern_matches(pattern, name), want, "{pattern} {name}");
-        }
     }
 
     #[test]
@@ -329,20 +227,5 @@ mod tests {
         let mut r = record("a", 1);
         r.allow = vec!["10.0.0.0/8".into(), "gpu.lan".into()];
         r.check().unwrap();
-    }
-
-    proptest! {
-        /// Against a plain recursive matcher.
-        #[test]
-        fn patterns_match_as_their_definition_says(pattern in "[ab*]{0,6}", name in "[ab]{0,6}") {
-            fn slow(p: &[u8], n: &[u8]) -> bool {
-                match p.split_first() {
-                    None => n.is_empty(),
-                    Some((b'*', rest)) => (0..=n.len()).any(|i| slow(rest, &n[i..])),
-                    Some((c, rest)) => n.first() == Some(c) && slow(rest, &n[1..]),
-                }
-            }
-            prop_assert_eq!(pattern_matches(&pattern, &name), slow(pattern.as_bytes(), name.as_bytes()));
-        }
     }
 }

@@ -52,7 +52,7 @@ pub fn explain(shared: &Shared, gateway: &FacadeState, model: &str) -> RouteExpl
         near: Vec::new(),
         reason: rest.why.to_string(),
     }));
-    let known = chain::models(shared, gateway, &virtuals);
+    let known = chain::models(shared, gateway, &virtuals, None);
     RouteExplained {
         schema_version: SCHEMA_VERSION,
         engine: gateway.engine(),
@@ -85,6 +85,7 @@ fn found(
         path: PATH,
         clock: Instant::now,
         virtuals,
+        asker: None,
         demand: &mut || 0,
         routing: &|source| source.routing(),
         order: &mut |ask, candidates, _| {

@@ -46,6 +46,7 @@ impl Job {
             framing: inner.framing,
             attempts: attempts(inner),
             stats: inner.stats.as_ref(),
+            client: a.client.as_deref(),
         }
     }
 }

@@ -33,6 +33,7 @@ fn admit(w: &Arc<Workloads>, id: u64) -> Arc<Job> {
         created_at: 1000,
         arrived: Instant::now(),
         owners: vec!["a".into()],
+        client: None,
     })
 }
 

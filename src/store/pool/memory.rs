@@ -1,7 +1,7 @@
 //! The pool in this process's memory: for one gateway, gone when it ends.
 //!
 //! Owns: one lock, never held across an await. Leaves to others: what is under it (`inner`), the
-//! file of the keys (`key_file`), which outlives the process.
+//! file of the keys (`store::key_file`), which outlives the process.
 
 mod inner;
 
@@ -12,15 +12,17 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
 
-use super::key_file::{KeyFile, KeyFileError};
 use super::{Admission, Fleet, KeySet, Left, PoolStore, StoreDown, Taken, Version};
 use crate::rules::ids::NodeId;
 use crate::rules::pool::blame::Outcome;
 use crate::rules::pool::key::KeyRecord;
 use crate::rules::pool::limits::Limits;
 use crate::rules::pool::record::{Beat, LeaseId, Perf, Record, Registration, Session};
+use crate::store::key_file::{self, KeyFileError};
 
 use inner::{Ask, Inner, settle};
+
+type KeyFile = key_file::KeyFile<KeyRecord>;
 
 /// Gives Unix ms and never goes back.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;

@@ -7,7 +7,6 @@
 //! Redis. So gateways and workers whose clocks differ by a minute agree on who is offline.
 
 mod either;
-mod key_file;
 mod key_ring;
 mod memory;
 mod redis;
@@ -20,8 +19,8 @@ use crate::rules::pool::blame::Outcome;
 use crate::rules::pool::key::KeyRecord;
 use crate::rules::pool::record::{Beat, LeaseId, Record, Registration, Session};
 
+pub use crate::store::key_file::KeyFileError;
 pub use either::Store;
-pub use key_file::KeyFileError;
 pub use key_ring::{CreateError, KeyRing, NewKey};
 pub use memory::{Clock, MemoryStore, system_clock};
 pub use redis::RedisStore;

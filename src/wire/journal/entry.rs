@@ -47,6 +47,8 @@ pub struct Entry<'a> {
     pub attempts: Vec<Attempt<&'a NodeId>>,
     /// What was measured of the answer.
     pub stats: Option<&'a Stats>,
+    /// Name of the client key that it came with. For usage events: a line does not have it.
+    pub client: Option<&'a str>,
 }
 
 impl Entry<'_> {
@@ -133,6 +135,7 @@ impl<'a> From<&'a Record> for Entry<'a> {
             framing: r.framing,
             attempts: r.attempts.iter().map(|a| a.on(&a.node)).collect(),
             stats: r.stats.as_ref(),
+            client: None,
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use libfuzzer_sys::fuzz_target;
-use nvpair_proxy::rules::ingress::{Door, Refusal};
+use nvpair_proxy::rules::ingress::{Caller, Door, Refusal};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
@@ -16,6 +16,8 @@ fuzz_target!(|text: (&str, Option<&str>, bool)| {
         machine: "study-pc",
         hosts: &[],
         origins: Some(&origins),
+        networks: &[],
+        needs_tls: false,
     };
     let (Ok(value), Ok(from)) = (
         http::HeaderValue::from_str(host),
@@ -31,7 +33,7 @@ fuzz_target!(|text: (&str, Option<&str>, bool)| {
     if probe {
         headers.insert("x-nvpair-engine-identity-probe", http::HeaderValue::from_static("1"));
     }
-    let refused = door.refuses(HERE, true, None, &headers);
+    let refused = door.refuses(&Caller::at(HERE), true, None, &headers);
     let plain = door.refuses_plain(HERE, host, probe, origin.map(str::as_bytes));
     // Beyond ASCII a header is no text, and its host nobody's.
     if host.is_ascii() {
@@ -46,5 +48,5 @@ fuzz_target!(|text: (&str, Option<&str>, bool)| {
         assert!(!probe);
     }
     let away = IpAddr::from([10, 0, 0, 1]);
-    assert_eq!(door.refuses(away, true, None, &headers), Some(Refusal::LoopbackOnly));
+    assert_eq!(door.refuses(&Caller::at(away), true, None, &headers), Some(Refusal::LoopbackOnly));
 });

@@ -85,6 +85,7 @@ fn admit(all: &Arc<Workloads>, id: u64) -> Arc<Job> {
         created_at: 1,
         arrived: tokio::time::Instant::now(),
         owners: vec![],
+        client: None,
     })
 }
 

@@ -1,6 +1,8 @@
-//! The node keys of a gateway that shares its pool with nobody, in a file of the state folder.
+//! Keys in a file of the state folder: node keys of a gateway that shares its pool with nobody, and
+//! client keys.
 //!
-//! Owns: the file, its mode, its shape. Leaves to others: what a key is (`rules::pool::key`).
+//! Owns: the file, its mode, its shape. Leaves to others: what a key is (`rules::pool::key`,
+//! `rules::client_key`).
 //!
 //! Only hashes are in it. Whoever can write it can add a key all the same, so nobody but its owner
 //! may even read it, or it is not used.
@@ -9,21 +11,56 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::atomic;
+use crate::rules::client_key::ClientKey;
 use crate::rules::pool::key::KeyRecord;
-use crate::store::atomic;
+use crate::rules::pool::sizes::Invalid;
 
 /// Version of the file's shape.
 const SCHEMA: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
-struct Saved {
+struct Saved<K> {
     schema_version: u32,
-    keys: Vec<KeyRecord>,
+    keys: Vec<K>,
 }
 
-/// Why the file of the node keys cannot be used.
+/// What is kept of a key of one kind.
+pub trait Kept: Clone + Serialize + DeserializeOwned {
+    /// Its name: no two of a file have the same.
+    fn name(&self) -> &str;
+
+    /// Checks what a file says of it.
+    ///
+    /// # Errors
+    /// The first field that is wrong.
+    fn check(&self) -> Result<(), Invalid>;
+}
+
+impl Kept for KeyRecord {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn check(&self) -> Result<(), Invalid> {
+        Self::check(self)
+    }
+}
+
+impl Kept for ClientKey {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn check(&self) -> Result<(), Invalid> {
+        Self::check(self)
+    }
+}
+
+/// Why a file of keys cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
     /// Others may read or write it.
@@ -55,14 +92,14 @@ pub enum KeyFileError {
 }
 
 /// The keys, as they are in the file.
-pub struct KeyFile {
+pub struct KeyFile<K> {
     /// `None`: nowhere.
     path: Option<PathBuf>,
     /// By name.
-    keys: Vec<KeyRecord>,
+    keys: Vec<K>,
 }
 
-impl KeyFile {
+impl<K: Kept> KeyFile<K> {
     /// No keys, and none is saved.
     pub fn unsaved() -> Self {
         Self {
@@ -97,7 +134,7 @@ impl KeyFile {
     }
 
     /// The keys, by name.
-    pub fn keys(&self) -> Vec<KeyRecord> {
+    pub fn keys(&self) -> Vec<K> {
         self.keys.clone()
     }
 
@@ -105,13 +142,13 @@ impl KeyFile {
     ///
     /// # Errors
     /// The file cannot be written; the key is then not added.
-    pub fn add(&mut self, key: KeyRecord) -> Result<bool, KeyFileError> {
-        if self.keys.iter().any(|k| k.name == key.name) {
+    pub fn add(&mut self, key: K) -> Result<bool, KeyFileError> {
+        if self.keys.iter().any(|k| k.name() == key.name()) {
             return Ok(false);
         }
         let mut keys = self.keys.clone();
         keys.push(key);
-        keys.sort_by(|a, b| a.name.cmp(&b.name));
+        keys.sort_by(|a, b| a.name().cmp(b.name()));
         self.save(keys)?;
         Ok(true)
     }
@@ -120,9 +157,9 @@ impl KeyFile {
     ///
     /// # Errors
     /// The file cannot be written; the key is then not removed.
-    pub fn remove(&mut self, name: &str) -> Result<Option<KeyRecord>, KeyFileError> {
+    pub fn remove(&mut self, name: &str) -> Result<Option<K>, KeyFileError> {
         let mut keys = self.keys.clone();
-        let Some(at) = keys.iter().position(|k| k.name == name) else {
+        let Some(at) = keys.iter().position(|k| k.name() == name) else {
             return Ok(None);
         };
         let removed = keys.remove(at);
@@ -130,7 +167,7 @@ impl KeyFile {
         Ok(Some(removed))
     }
 
-    fn save(&mut self, keys: Vec<KeyRecord>) -> Result<(), KeyFileError> {
+    fn save(&mut self, keys: Vec<K>) -> Result<(), KeyFileError> {
         let saved = Saved {
             schema_version: SCHEMA,
             keys,
@@ -149,8 +186,8 @@ impl KeyFile {
 }
 
 /// The error tells the place and never the content.
-fn parse(content: &[u8]) -> Result<Vec<KeyRecord>, String> {
-    let saved: Saved = serde_json::from_slice(content)
+fn parse<K: Kept>(content: &[u8]) -> Result<Vec<K>, String> {
+    let saved: Saved<K> = serde_json::from_slice(content)
         .map_err(|e| format!("line {}, column {}", e.line(), e.column()))?;
     if saved.schema_version != SCHEMA {
         return Err(format!(
@@ -160,7 +197,7 @@ fn parse(content: &[u8]) -> Result<Vec<KeyRecord>, String> {
     }
     for key in &saved.keys {
         key.check()
-            .map_err(|e| format!("key {:?}: {e}", key.name))?;
+            .map_err(|e| format!("key {:?}: {e}", key.name()))?;
     }
     Ok(saved.keys)
 }
@@ -191,6 +228,8 @@ mod tests {
     use super::*;
     use crate::rules::pool::key::{KeyHash, make};
 
+    type Keys = KeyFile<KeyRecord>;
+
     fn key(name: &str) -> KeyRecord {
         KeyRecord {
             name: name.into(),
@@ -206,16 +245,16 @@ mod tests {
     fn keys_outlive_the_process_and_the_file_holds_no_key() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("state").join("node-keys.json");
-        let mut file = KeyFile::open(&path).unwrap();
+        let mut file = Keys::open(&path).unwrap();
         assert!(file.add(key("b")).unwrap() && file.add(key("a")).unwrap());
         assert!(!file.add(key("a")).unwrap(), "a name is taken once");
         let text = fs::read_to_string(&path).unwrap();
         assert!(!text.contains(make([7; 32]).reveal().trim_start_matches("ktms_node_")));
-        let mut again = KeyFile::open(&path).unwrap();
+        let mut again = Keys::open(&path).unwrap();
         assert_eq!(again.keys(), [key("a"), key("b")]);
         assert_eq!(again.remove("a").unwrap(), Some(key("a")));
         assert_eq!(again.remove("a").unwrap(), None);
-        assert_eq!(KeyFile::open(&path).unwrap().keys(), [key("b")]);
+        assert_eq!(Keys::open(&path).unwrap().keys(), [key("b")]);
     }
 
     #[cfg(unix)]
@@ -224,12 +263,12 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("k");
-        KeyFile::open(&path).unwrap().add(key("a")).unwrap();
+        Keys::open(&path).unwrap().add(key("a")).unwrap();
         let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         for mode in [0o640, 0o604, 0o622] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            let e = KeyFile::open(&path).err().unwrap().to_string();
+            let e = Keys::open(&path).err().unwrap().to_string();
             assert!(e.contains("chmod 600"), "{e}");
         }
     }
@@ -246,10 +285,31 @@ mod tests {
             r#"{"schema_version":1,"keys":[{"name":"a b","node":"n","hash":"x","created_at":1}]}"#,
         ] {
             atomic::write(&path, content.as_bytes(), 0o600).unwrap();
-            let e = KeyFile::open(&path).err().unwrap().to_string();
+            let e = Keys::open(&path).err().unwrap().to_string();
             assert!(e.contains("damaged") && !e.contains("canary"), "{e}");
             assert_eq!(fs::read_to_string(&path).unwrap(), content);
         }
+    }
+
+    #[test]
+    fn a_client_key_is_kept_with_its_limits_and_one_without_grants_is_damage() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("client-keys.json");
+        let key = ClientKey {
+            name: "phone".into(),
+            hash: KeyHash::of_secret("0123456789abcdef"),
+            allow: vec!["ollama/qwen*".into()],
+            requests_per_minute: Some(20),
+            tokens_per_day: None,
+            created_at: 7,
+        };
+        let mut file = KeyFile::<ClientKey>::open(&path).unwrap();
+        assert!(file.add(key.clone()).unwrap());
+        assert_eq!(KeyFile::<ClientKey>::open(&path).unwrap().keys(), [key]);
+        let text = fs::read_to_string(&path).unwrap();
+        atomic::write(&path, text.replace("ollama/", "/").as_bytes(), 0o600).unwrap();
+        let e = KeyFile::<ClientKey>::open(&path).err().unwrap().to_string();
+        assert!(e.contains("damaged") && e.contains("allow[0]"), "{e}");
     }
 
     #[test]
@@ -257,7 +317,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let blocked = dir.path().join("file");
         fs::write(&blocked, "x").unwrap();
-        let mut file = KeyFile {
+        let mut file = Keys {
             path: Some(blocked.join("k")),
             keys: vec![],
         };
