@@ -4,11 +4,13 @@
 //! when none succeeded. Leaves to others: the decisions (`rules`), sending one attempt ([`Lane`]:
 //! `exchange` through the HTTP library, `express` on plain sockets).
 
+mod unserved;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode, header};
+use http::{HeaderMap, Response, StatusCode};
 
 use crate::net::answers;
 use crate::rules::budget::Cap;
@@ -17,7 +19,6 @@ use crate::rules::demand::Demand;
 use crate::rules::dispatch::{Action, Answer, Dispatch, Event, Verdict, Withheld};
 use crate::rules::gate::GateMode;
 use crate::rules::ids::{JobId, NodeId};
-use crate::rules::nearest::nearest;
 use crate::rules::outcome::{Effort, Failure};
 use crate::rules::policy::Ask;
 use crate::rules::route::dialect;
@@ -26,7 +27,6 @@ use crate::state::fate::Commit;
 use crate::state::pool::Place;
 use crate::state::providers::{Provider, Rest};
 
-use super::keyed;
 use super::report::{Held, Report};
 
 /// What makes an inference request a workload.
@@ -432,123 +432,6 @@ impl Round {
                 ),
             ]
         })
-    }
-
-    /// The answer we make where no attempt's was one. `page`: a web page asks, which is told no
-    /// names it did not say.
-    pub fn answer(&mut self, answer: Answer, page: bool) -> Response<Bytes> {
-        if let Some(model) = &self.model {
-            self.report.asked_for(&model.name);
-        }
-        let mut retry = None;
-        let (status, text, short) = match answer {
-            Answer::NoCandidate => {
-                let short = match self.model {
-                    Some(_) => "no node advertises requested model",
-                    None => "no active node",
-                };
-                (
-                    StatusCode::BAD_GATEWAY,
-                    self.no_candidate(page),
-                    short.to_owned(),
-                )
-            },
-            Answer::TooLong { needs, fits } => {
-                let text = format!(
-                    "the request may need about {needs} tokens, and the largest context of a node \
-                     with this model has {fits}; shorten it, or ask for fewer tokens"
-                );
-                let short = "the request fits no node's context".to_owned();
-                (StatusCode::BAD_REQUEST, text, short)
-            },
-            Answer::NotGranted => {
-                let short = "the client key may not use the model".to_owned();
-                let model = self.model.as_ref().map(|m| &*m.name);
-                let text = keyed::not_granted(self.report.client(), model);
-                (StatusCode::FORBIDDEN, text, short)
-            },
-            Answer::OverLimit(over) => {
-                retry = Some(over.retry_seconds());
-                let short = "over a limit of the client key".to_owned();
-                let text = keyed::over_limit(self.report.client(), over);
-                (StatusCode::TOO_MANY_REQUESTS, text, short)
-            },
-            Answer::Attempt(failure) => {
-                let status = match failure {
-                    Failure::NoContent => StatusCode::GATEWAY_TIMEOUT,
-                    _ => StatusCode::BAD_GATEWAY,
-                };
-                let text = failure.text().to_owned();
-                (status, self.tried(&text), text)
-            },
-            Answer::Exhausted(why) => {
-                let text = why.text().to_owned();
-                (StatusCode::SERVICE_UNAVAILABLE, self.tried(&text), text)
-            },
-        };
-        if self.machine.dispatched() > 0 {
-            let engine = self.report.facade().state.engine();
-            let job = self.report.id();
-            tracing::debug!(%engine, %job, status = status.as_u16(), "request failed");
-        }
-        let mut response = own_error(&mut self.report, status, &text, short);
-        let rest = self
-            .rest
-            .filter(|_| status == StatusCode::SERVICE_UNAVAILABLE);
-        let rest = rest.map(|rest| rest.as_millis().div_ceil(1000).max(1) as u64);
-        if let Some(seconds) = retry.or(rest) {
-            let headers = response.headers_mut();
-            headers.insert(header::RETRY_AFTER, seconds.into());
-        }
-        response
-    }
-
-    /// What was asked for, what was tried.
-    fn tried(&self, text: &str) -> String {
-        let n = self.machine.dispatched();
-        let attempts = if n == 1 {
-            "1 attempt".to_owned()
-        } else {
-            format!("{n} attempts")
-        };
-        match &self.model {
-            Some(Model { name, .. }) => format!("{text} (model {name:?}, {attempts})"),
-            None => format!("{text} ({attempts})"),
-        }
-    }
-
-    /// Names the model and, unless a web page asks, the nearest ones there are.
-    fn no_candidate(&self, page: bool) -> String {
-        let facade = self.report.facade();
-        let display = facade.state.engine().spec().display;
-        let Some(Model { name: model, path }) = &self.model else {
-            return format!(
-                "no node is reachable through the {display} facade; start an engine or add a node"
-            );
-        };
-        let none = format!("no node advertises the model {model:?}");
-        if page {
-            return none;
-        }
-        let virtuals = &self.report.settings().virtual_models;
-        let client = self.report.client().map(|c| &**c);
-        let known = chain::models(&facade.context.shared, &facade.state, virtuals, client);
-        if let Some(owners) = known.get(&**model) {
-            // Whoever has it is down, or a provider without the route.
-            return format!(
-                "the model {model:?} ({}) has no target that is up and takes {path}",
-                owners.join(", ")
-            );
-        }
-        let near = nearest(model, known.keys().map(String::as_str), 3);
-        if near.is_empty() {
-            return format!("{none}; pull it on a node, or ask for one that is listed");
-        }
-        let near: Vec<_> = near
-            .iter()
-            .map(|m| format!("{m} ({})", known[*m].join(", ")))
-            .collect();
-        format!("{none}; nearest: {}", near.join(", "))
     }
 }
 
