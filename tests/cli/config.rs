@@ -64,7 +64,7 @@ fn check_of_a_good_file_exits_0_and_warnings_do_not_change_that() {
     let other = world.path().join("other.toml");
     std::fs::write(
         &other,
-        "allowed_cidrs = [\"10.0.0.0/8\"]\n[gateway]\ntls_cert = \"gone.pem\"\ntls_key = \"gone.key\"",
+        "[engines.ollama]\ntls_cert = \"gone.pem\"\ntls_key = \"gone.key\"\n[virtual_models]\nm = [\"ollama/m\"]",
     )
     .unwrap();
     let other = other.to_str().unwrap();
@@ -76,12 +76,12 @@ fn check_of_a_good_file_exits_0_and_warnings_do_not_change_that() {
         "NVPAIR_LOG_LEVEL is ignored",
         "gone.pem",
         "gone.key",
-        "allowed_cidrs: read, but",
+        "virtual_models: read, but",
     ] {
         assert!(err.contains(part), "{err}");
     }
     let out = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(out, format!("{other} is valid, with 4 warnings\n"));
+    assert_eq!(out, format!("{other} is valid, with 5 warnings\n"));
 }
 
 #[test]

@@ -31,7 +31,10 @@ fuzz_target!(|text: (&str, Option<&str>, bool)| {
         headers.insert(http::header::ORIGIN, from);
     }
     if probe {
-        headers.insert("x-nvpair-engine-identity-probe", http::HeaderValue::from_static("1"));
+        headers.insert(
+            "x-nvpair-engine-identity-probe",
+            http::HeaderValue::from_static("1"),
+        );
     }
     let refused = door.refuses(&Caller::at(HERE), true, None, &headers);
     let plain = door.refuses_plain(HERE, host, probe, origin.map(str::as_bytes));
@@ -43,10 +46,19 @@ fuzz_target!(|text: (&str, Option<&str>, bool)| {
         let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
         let name = name.trim_matches(['[', ']', '.']).to_ascii_lowercase();
         let ours = name == "study-pc" || name.ends_with("localhost") || name.ends_with(".internal");
-        let ip = |name: &str| name.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback());
-        assert!(ours || ip(&name) || ip(host.trim_matches(['[', ']'])), "{host:?}");
+        let ip = |name: &str| {
+            name.parse::<IpAddr>()
+                .is_ok_and(|ip| ip.to_canonical().is_loopback())
+        };
+        assert!(
+            ours || ip(&name) || ip(host.trim_matches(['[', ']'])),
+            "{host:?}"
+        );
         assert!(!probe);
     }
     let away = IpAddr::from([10, 0, 0, 1]);
-    assert_eq!(door.refuses(&Caller::at(away), true, None, &headers), Some(Refusal::LoopbackOnly));
+    assert_eq!(
+        door.refuses(&Caller::at(away), true, None, &headers),
+        Some(Refusal::LoopbackOnly)
+    );
 });

@@ -335,7 +335,11 @@ fn one_probe_at_a_time_goes_to_a_provider() {
                 let probes = probes.clone();
                 move || match standing.admit(10) {
                     Ok(Pass::Probe) => {
-                        assert_eq!(under_way.fetch_add(1, Ordering::SeqCst), 0, "a second probe");
+                        assert_eq!(
+                            under_way.fetch_add(1, Ordering::SeqCst),
+                            0,
+                            "a second probe"
+                        );
                         probes.fetch_add(1, Ordering::SeqCst);
                         loom::thread::yield_now();
                         under_way.fetch_sub(1, Ordering::SeqCst);
