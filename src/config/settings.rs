@@ -256,7 +256,7 @@ pub fn resolve(flags: &Flags, config: &Config, env: Env) -> Result<Settings, Vec
         from_env: v.used,
         warnings: v.warnings,
     };
-    settings.warnings.extend(without_effect(&settings));
+    settings.warnings.extend(without_effect(&settings, config));
     settings.warnings.extend(config.variables.iter().cloned());
     settings
         .warnings
@@ -268,19 +268,21 @@ pub fn resolve(flags: &Flags, config: &Config, env: Env) -> Result<Settings, Vec
     }
 }
 
-/// What is read and checked, and of which nothing comes yet: whoever wrote it shall know.
-fn without_effect(s: &Settings) -> Vec<String> {
-    let parts = [
-        (
-            "virtual_models",
-            !s.virtual_models.is_empty() && s.gateway.is_none(),
-        ),
-        ("providers", !s.providers.is_empty() && s.gateway.is_none()),
-    ];
-    let idle = parts.iter().filter(|(_, given)| *given);
-    let mut told: Vec<String> = idle
-        .map(|(name, _)| format!("{name}: read, but this version does nothing with it yet"))
-        .collect();
+/// What is said and of which nothing comes in this start: whoever wrote it shall know.
+fn without_effect(s: &Settings, config: &Config) -> Vec<String> {
+    let mut told = Vec::new();
+    // Without `[gateway]` the file's own warning has the line.
+    if config.gateway.is_some() && s.gateway.is_none() {
+        let parts = [
+            ("virtual_models", s.virtual_models.is_empty()),
+            ("providers", s.providers.is_empty()),
+        ];
+        for (name, _) in parts.iter().filter(|(_, empty)| !empty) {
+            told.push(format!(
+                "{name}: not used, since --engine names other facades than the gateway"
+            ));
+        }
+    }
     if s.telemetry.is_some() && !cfg!(feature = "otlp") {
         told.push("telemetry: this build sends nothing; it was made without `otlp`".into());
     }

@@ -254,16 +254,26 @@ fn a_named_file_must_be_there_and_the_default_one_need_not() {
 }
 
 #[test]
-fn what_nothing_comes_of_yet_is_said() {
-    let text = "allowed_cidrs = [\"10.0.0.0/8\"]\n[virtual_models]\nm = [\"ollama/m\"]\n[telemetry]\n[admin]\n";
-    let s = resolve(&Flags::default(), &config(text), &env(&[])).unwrap();
-    let told = s.warnings.join("\n");
-    assert!(told.contains("virtual_models:"), "{told}");
-    for part in ["admin:", "allowed_cidrs:"] {
-        assert!(!told.contains(part), "{part} in {told}");
-    }
+fn what_nothing_comes_of_is_said() {
+    let text = "[gateway]\n[virtual_models]\nm = [\"ollama/m\"]\n[telemetry]\n[admin]\n";
+    let told = |flags: &Flags| {
+        let s = resolve(flags, &config(text), &env(&[])).unwrap();
+        s.warnings.join("\n")
+    };
+    let all = told(&Flags::default());
+    assert!(
+        !all.contains("virtual_models") && !all.contains("admin"),
+        "{all}"
+    );
     let sends = cfg!(feature = "otlp");
-    assert_eq!(told.contains("telemetry: this build sends nothing"), !sends);
+    assert_eq!(all.contains("telemetry: this build sends nothing"), !sends);
+    let ollama = EngineId::parse("ollama").unwrap();
+    let others = Flags {
+        engines: vec![(ollama, None)],
+        ..Flags::default()
+    };
+    let said = "virtual_models: not used, since --engine names other facades";
+    assert!(told(&others).contains(said), "{}", told(&others));
     let s = resolve(&Flags::default(), &config("[pool]\n"), &env(&[])).unwrap();
     assert_eq!(s.warnings, Vec::<String>::new());
 }
