@@ -1,11 +1,8 @@
-"""What the scripts here share: a condition that must hold, a command that is run, a wait that ends."""
+"""What the scripts with several hosts or gateways share: a command that is run, a wait that ends, a table."""
 import subprocess
 import time
 
-
-def need(condition, message):
-    if not condition:
-        raise AssertionError(message)
+from common import need
 
 
 def run(*args, **more):

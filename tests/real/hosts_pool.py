@@ -9,7 +9,8 @@ import subprocess
 import threading
 import time
 
-from basics import need, run, table, until
+from basics import run, table, until
+from common import need
 
 REGISTRY, GATEWAY, WORKER = 9090, 4000, 9100
 TTL, IDLE, CUT = 4, 8, 14
