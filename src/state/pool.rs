@@ -6,7 +6,7 @@
 //!
 //! Requests are routed by the picture and admitted by the store: a picture that is a moment old costs
 //! a refused lease at most. A store that is down is not asked who is there: what was known stays, and
-//! no lease can be had (fail closed).
+//! no lease can be had (fail closed). Its silence is not the nodes' (`rules::pool::outage`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use crate::rules::ids::NodeId;
 use crate::rules::pool::key::KeyRecord;
 use crate::rules::pool::limits::Limits;
+use crate::rules::pool::outage::Outage;
 use crate::rules::pool::publish;
 use crate::rules::pool::record::{Beat, PoolEngine, Record, Registration, Session};
 use crate::store::pool::{KeyRing, Left, PoolStore, StoreDown, Taken, Version};
@@ -49,6 +50,7 @@ struct Seen {
     at: Instant,
     records: BTreeMap<NodeId, Known>,
     down: Option<String>,
+    outage: Outage,
 }
 
 /// A record, and the requests on its node that are none of ours.
@@ -81,7 +83,13 @@ impl Seen {
         self.records.insert(node, known);
     }
 
+    /// The time by which nodes are judged.
     fn now_ms(&self) -> u64 {
+        self.outage.judged_at(self.clock_ms())
+    }
+
+    /// The store's time, as far as it is known.
+    fn clock_ms(&self) -> u64 {
         let since = u64::try_from(self.at.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.now_ms.saturating_add(since)
     }
@@ -125,6 +133,7 @@ impl<S: PoolStore + 'static> Pool<S> {
                 at: Instant::now(),
                 records: BTreeMap::new(),
                 down: None,
+                outage: Outage::default(),
             }),
             held: Mutex::default(),
             wake: Notify::new(),
@@ -193,6 +202,8 @@ impl<S: PoolStore + 'static> Pool<S> {
                     );
                 }
                 seen.down = Some(reason);
+                let now = seen.clock_ms();
+                seen.outage.down(now);
                 return;
             },
             Ok(told) => {
@@ -210,7 +221,11 @@ impl<S: PoolStore + 'static> Pool<S> {
                     self.wake.notify_one();
                 }
                 (seen.version, seen.now_ms, seen.at) = (told.version, told.now_ms, Instant::now());
-                if told.whole {
+                if seen.outage.up(told.now_ms, self.limits.ttl_ms) {
+                    seen.version = 0;
+                    self.wake.notify_one();
+                }
+                if told.whole && !seen.outage.keeps_unknown() {
                     seen.records.clear();
                 }
                 for node in &told.gone {
@@ -236,6 +251,8 @@ impl<S: PoolStore + 'static> Pool<S> {
             let seen = self.lock();
             let now = seen.now_ms();
             let ttl = Duration::from_millis(self.limits.lease_ttl_ms);
+            // What others have there is no reason to wait for a place while there is none for anybody.
+            let down = seen.outage.is_down();
             let records = seen.records.values();
             records
                 .filter_map(|s| {
@@ -244,7 +261,10 @@ impl<S: PoolStore + 'static> Pool<S> {
                         true => s.others,
                         false => 0,
                     };
-                    let elsewhere = others.saturating_add(s.uncounted);
+                    let elsewhere = match down {
+                        true => 0,
+                        false => others.saturating_add(s.uncounted),
+                    };
                     let node = publish::node(&s.record, elsewhere, now, &self.limits)?;
                     Some((s.record.registration.engine, node))
                 })
