@@ -143,18 +143,20 @@ fn address(text: &str) -> Result<(String, u16), String> {
     }
 }
 
-fn sweep(args: &AgentArgs, env: Env<'_>) -> Result<Duration, CliError> {
-    if let Some(sweep) = args.sweep_interval {
-        return Ok(sweep);
+/// What was set; `None` = whatever the gateway tells.
+fn sweep(args: &AgentArgs, env: Env<'_>) -> Result<Option<Duration>, CliError> {
+    if args.sweep_interval.is_some() {
+        return Ok(args.sweep_interval);
     }
     let Some(text) = env(SWEEP) else {
-        return Ok(Duration::from_secs(5));
+        return Ok(None);
     };
     let text = text.to_string_lossy();
     // Seconds, or a duration with its unit, as the gateway reads it.
     let seconds = text.parse().map(Duration::from_secs).ok();
     let read = seconds.or_else(|| parse_duration(&text).ok());
-    read.ok_or_else(|| usage(SWEEP, "it is no number of seconds and no duration like 5s"))
+    read.map(Some)
+        .ok_or_else(|| usage(SWEEP, "it is no number of seconds and no duration like 5s"))
 }
 
 /// The key of the file, else of the variable. Nothing that is told repeats it.
@@ -322,10 +324,17 @@ mod tests {
         let crate::cli::Verb::Agent(args) = cli.verb else {
             panic!("another verb")
         };
-        let read = |pairs| sweep(&args, &env(pairs)).map(|d| d.as_millis()).ok();
-        assert_eq!(read(&[]), Some(5_000));
-        assert_eq!(read(&[("NODE_SWEEP_INTERVAL", "7")]), Some(7_000));
-        assert_eq!(read(&[("NODE_SWEEP_INTERVAL", "2500ms")]), Some(2_500));
+        let read = |pairs| {
+            sweep(&args, &env(pairs))
+                .map(|d| d.map(|d| d.as_millis()))
+                .ok()
+        };
+        assert_eq!(read(&[]), Some(None));
+        assert_eq!(read(&[("NODE_SWEEP_INTERVAL", "7")]), Some(Some(7_000)));
+        assert_eq!(
+            read(&[("NODE_SWEEP_INTERVAL", "2500ms")]),
+            Some(Some(2_500))
+        );
         assert_eq!(read(&[("NODE_SWEEP_INTERVAL", "soon")]), None);
     }
 }

@@ -434,7 +434,7 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand --base-weight 'Its share of the traffic, beside the other nodes'' [default: its concurrency]'
             cand --listen 'Take requests here, pass them to the engine and count them'
             cand --drain-timeout 'How long requests under way may take at the end'
-            cand --sweep-interval 'How often the gateways look who drains: their `sweep_interval` [env: NODE_SWEEP_INTERVAL] [default: 5s]'
+            cand --sweep-interval 'How often the gateways look who drains: their `sweep_interval` [env: NODE_SWEEP_INTERVAL] [default: as the gateway tells]'
             cand --log-format 'Form of the log on stderr'
             cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
             cand --color 'When to use colour; `auto` also obeys NO_COLOR'

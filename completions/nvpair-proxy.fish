@@ -314,7 +314,7 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l max-
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l base-weight -d 'Its share of the traffic, beside the other nodes\' [default: its concurrency]' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l listen -d 'Take requests here, pass them to the engine and count them' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l drain-timeout -d 'How long requests under way may take at the end' -r
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l sweep-interval -d 'How often the gateways look who drains: their `sweep_interval` [env: NODE_SWEEP_INTERVAL] [default: 5s]' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l sweep-interval -d 'How often the gateways look who drains: their `sweep_interval` [env: NODE_SWEEP_INTERVAL] [default: as the gateway tells]' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l log-format -d 'Form of the log on stderr' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''

@@ -75,7 +75,7 @@ pub struct AgentArgs {
     /// How long requests under way may take at the end
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = units::parse_duration)]
     pub drain_timeout: Duration,
-    /// How often the gateways look who drains: their `sweep_interval` [env: NODE_SWEEP_INTERVAL] [default: 5s]
+    /// How often the gateways look who drains: their `sweep_interval` [env: NODE_SWEEP_INTERVAL] [default: as the gateway tells]
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     pub sweep_interval: Option<Duration>,
     /// Form of the log on stderr

@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::rules::pool::endpoint::Endpoint;
 use crate::rules::pool::record::{ModelEntry, PoolEngine};
 use crate::rules::secret::Secret;
-use crate::rules::worker::course::{Course, Cut, Heard, Step};
+use crate::rules::worker::course::{Course, Cut, Heard, Pace, Step};
 use crate::wire::pool::{
     Beaten, HEARTBEAT, HeartbeatParams, PoolHardware, PoolModel, REGISTER, RegisterParams,
     Registered, UNREGISTER, UnregisterParams, Unregistered,
@@ -56,8 +56,8 @@ pub struct Options {
     pub base_weight: Option<u32>,
     /// Where requests are taken for the engine and counted; `None` = nowhere.
     pub listen: Option<SocketAddr>,
-    /// How often the gateways look who drains.
-    pub sweep: Duration,
+    /// How often the gateways look who drains; `None` = as they tell.
+    pub sweep: Option<Duration>,
     /// A drain takes no longer.
     pub drain: Duration,
     /// Version of the binary.
@@ -125,7 +125,7 @@ pub async fn run(options: Options) -> Result<(), Failure> {
         .as_ref()
         .map_or_else(Active::none, |p| p.active.clone());
     let agent = Agent {
-        course: Course::new(ms(options.sweep), ms(options.drain)),
+        course: Course::new(options.sweep.map(ms), ms(options.drain)),
         begun: Instant::now(),
         changes: active.changes(),
         active,
@@ -361,8 +361,11 @@ impl Agent {
         self.tell_rejected(registered.rejected_models);
         Heard::Registered {
             session: registered.session,
-            beat_ms: registered.heartbeat_interval_seconds.saturating_mul(1_000),
-            ttl_ms: registered.ttl_seconds.saturating_mul(1_000),
+            pace: pace(
+                registered.heartbeat_interval_seconds,
+                registered.ttl_seconds,
+                registered.sweep_interval_seconds,
+            ),
         }
     }
 
@@ -391,8 +394,11 @@ impl Agent {
         }
         self.tell_rejected(beaten.rejected_models.clone());
         Heard::Taken {
-            beat_ms: beaten.heartbeat_interval_seconds.saturating_mul(1_000),
-            ttl_ms: beaten.ttl_seconds.saturating_mul(1_000),
+            pace: pace(
+                beaten.heartbeat_interval_seconds,
+                beaten.ttl_seconds,
+                beaten.sweep_interval_seconds,
+            ),
             leased: beaten.active_proxy_requests,
         }
     }
@@ -518,6 +524,16 @@ fn models(entries: &[ModelEntry]) -> Vec<PoolModel> {
         is_warm: m.is_warm,
     };
     entries.iter().map(model).collect()
+}
+
+/// The gateway's rhythm, which it tells in seconds.
+fn pace(beat: u64, ttl: u64, sweep: Option<u64>) -> Pace {
+    let ms = |seconds: u64| seconds.saturating_mul(1_000);
+    Pace {
+        beat_ms: ms(beat),
+        ttl_ms: ms(ttl),
+        sweep_ms: sweep.map(ms),
+    }
 }
 
 fn ms(span: Duration) -> u64 {

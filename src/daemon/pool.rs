@@ -16,6 +16,7 @@ use crate::rules::pool::redis_address::RedisAddress;
 use crate::state::pool::{Pool, PoolDoor};
 use crate::state::shared::Shared;
 use crate::store::pool::{MemoryStore, RedisStore, Store, system_clock};
+use crate::wire::usage_event::Served;
 
 use super::registry;
 use super::usage::{self, Usage};
@@ -72,11 +73,14 @@ pub fn start(
     let (store, kind) = store(settings, state_dir, &limits)?;
     let pool = Pool::new(Arc::new(store), limits, kind);
     let mut opened = registry::open(settings, state_dir, machine, pool.clone())?;
-    let keys = pool.clone();
+    let (keys, providers) = (pool.clone(), shared.providers.clone());
     let usage = usage::start(
         settings,
         &shared.workloads,
-        Arc::new(move |node| keys.key_of(node)),
+        Arc::new(move |node| match providers.find(node.as_str()) {
+            Some(_) => Served::Provider,
+            None => Served::Node(keys.key_of(node)),
+        }),
     )?;
     opened.desk.usage = usage.as_ref().map(Usage::counts);
     pool.opened(PoolDoor {

@@ -20,7 +20,7 @@ use crate::state::workloads::{Finished, Workloads};
 use crate::store::usage_file::UsageFile;
 use crate::wire::journal::Entry;
 use crate::wire::pool::{CollectorUsage, PoolUsage};
-use crate::wire::usage_event::UsageEvent;
+use crate::wire::usage_event::{Served, UsageEvent};
 
 /// The last events have this long to reach the disk.
 const FLUSH_TIME: Duration = Duration::from_millis(500);
@@ -35,8 +35,8 @@ const MOMENT: EncodedConfig = Config::DEFAULT
     })
     .encode();
 
-/// Names the key of a node, if it has one. Called on the task of a request: must not block.
-pub type KeyNames = Arc<dyn Fn(&NodeId) -> Option<String> + Send + Sync>;
+/// Says who a target is. Called on the task of a request: must not block.
+pub type Who = Arc<dyn Fn(&NodeId) -> Served + Send + Sync>;
 
 /// Where events go, until the end.
 pub struct Usage {
@@ -48,7 +48,7 @@ pub struct Usage {
 struct Sinks {
     file: Option<UsageFile>,
     collector: Option<Collector>,
-    keys: KeyNames,
+    who: Who,
 }
 
 /// Begins to keep usage events; `None` where the settings name no place for them.
@@ -58,7 +58,7 @@ struct Sinks {
 pub fn start(
     settings: &PoolSettings,
     workloads: &Workloads,
-    keys: KeyNames,
+    who: Who,
 ) -> Result<Option<Usage>, String> {
     let file = settings.usage_file.as_deref().map(UsageFile::open);
     let (collector, sending) = match &settings.usage_collector {
@@ -89,7 +89,7 @@ pub fn start(
     let sinks = Sinks {
         file,
         collector,
-        keys,
+        who,
     };
     workloads.keep_in(Box::new(sinks.clone()));
     Ok(Some(Usage { sinks, sending }))
@@ -154,7 +154,7 @@ impl Finished for Sinks {
             entry,
             Uuid::new_v4().to_string(),
             moment(entry.ended_at),
-            |node| (self.keys)(node),
+            |node| (self.who)(node),
         );
         if let Some(file) = &self.file {
             file.append(&event);

@@ -182,11 +182,15 @@ impl Registry {
         self.still_stands(caller).await?;
         tracing::info!(%node, %engine, %address, key = name, "a pool node registered");
         let Limits {
-            beat_ms, ttl_ms, ..
+            beat_ms,
+            ttl_ms,
+            sweep_ms,
+            ..
         } = self.fleet.limits();
         Ok(Registered {
             heartbeat_interval_seconds: seconds(beat_ms),
             ttl_seconds: seconds(ttl_ms),
+            sweep_interval_seconds: Some(seconds(sweep_ms)),
             session: session.as_str().to_owned(),
             rejected_models: rejected,
         })
@@ -215,6 +219,7 @@ impl Registry {
         let beaten = Beaten {
             heartbeat_interval_seconds: seconds(limits.beat_ms),
             ttl_seconds: seconds(limits.ttl_ms),
+            sweep_interval_seconds: Some(seconds(limits.sweep_ms)),
             state: "offline".to_owned(),
             drain: false,
             reregister: true,

@@ -1,36 +1,37 @@
-//! The node pool in this process: what is known of it, its nodes in the facades, leases.
+//! The node pool in this process: what is known of it, and its nodes in the facades.
 //!
-//! Owns: the last picture of the store, when to look again, the life of a lease. Leaves to others:
+//! Owns: the last picture of the store, when to look again, what is put out of it. Leaves to others:
 //! each atomic change (`store::pool`), what a record means (`rules::pool`), who is chosen
-//! (`rules::policy`).
+//! (`rules::policy`), places on nodes (`leases`).
 //!
 //! Requests are routed by the picture and admitted by the store: a picture that is a moment old costs
 //! a refused lease at most. A store that is down is not asked who is there: what was known stays, and
-//! no lease can be had (fail closed).
+//! no lease can be had (fail closed). Its silence is not the nodes' (`rules::pool::outage`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
-use tokio::task::AbortHandle;
 
-use crate::rules::dispatch::Withheld;
 use crate::rules::ids::NodeId;
-use crate::rules::pool::blame::{Ended, Outcome};
-use crate::rules::pool::key::{self, KeyRecord};
+use crate::rules::pool::key::KeyRecord;
 use crate::rules::pool::limits::Limits;
+use crate::rules::pool::outage::Outage;
 use crate::rules::pool::publish;
-use crate::rules::pool::record::{Beat, LeaseId, PoolEngine, Record, Registration, Session};
-use crate::store::pool::{Admission, KeyRing, Left, PoolStore, StoreDown, Taken, Version};
+use crate::rules::pool::record::{Beat, PoolEngine, Record, Registration, Session};
+use crate::store::pool::{KeyRing, Left, PoolStore, StoreDown, Taken, Version};
 use crate::wire::pool::PoolStatus;
 
 use super::facade::FacadeState;
 use super::fleet::{Answer, Fleet, node_status};
 use super::shared::Shared;
+
+mod leases;
+
+pub use leases::{Admissions, Lease, Place};
 
 /// Changes come in bursts: so long they are gathered.
 const GATHER: Duration = Duration::from_millis(50);
@@ -49,6 +50,7 @@ struct Seen {
     at: Instant,
     records: BTreeMap<NodeId, Known>,
     down: Option<String>,
+    outage: Outage,
 }
 
 /// A record, and the requests on its node that are none of ours.
@@ -81,7 +83,13 @@ impl Seen {
         self.records.insert(node, known);
     }
 
+    /// The time by which nodes are judged.
     fn now_ms(&self) -> u64 {
+        self.outage.judged_at(self.clock_ms())
+    }
+
+    /// The store's time, as far as it is known.
+    fn clock_ms(&self) -> u64 {
         let since = u64::try_from(self.at.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.now_ms.saturating_add(since)
     }
@@ -125,6 +133,7 @@ impl<S: PoolStore + 'static> Pool<S> {
                 at: Instant::now(),
                 records: BTreeMap::new(),
                 down: None,
+                outage: Outage::default(),
             }),
             held: Mutex::default(),
             wake: Notify::new(),
@@ -193,6 +202,8 @@ impl<S: PoolStore + 'static> Pool<S> {
                     );
                 }
                 seen.down = Some(reason);
+                let now = seen.clock_ms();
+                seen.outage.down(now);
                 return;
             },
             Ok(told) => {
@@ -210,7 +221,11 @@ impl<S: PoolStore + 'static> Pool<S> {
                     self.wake.notify_one();
                 }
                 (seen.version, seen.now_ms, seen.at) = (told.version, told.now_ms, Instant::now());
-                if told.whole {
+                if seen.outage.up(told.now_ms, self.limits.ttl_ms) {
+                    seen.version = 0;
+                    self.wake.notify_one();
+                }
+                if told.whole && !seen.outage.keeps_unknown() {
                     seen.records.clear();
                 }
                 for node in &told.gone {
@@ -236,6 +251,8 @@ impl<S: PoolStore + 'static> Pool<S> {
             let seen = self.lock();
             let now = seen.now_ms();
             let ttl = Duration::from_millis(self.limits.lease_ttl_ms);
+            // What others have there is no reason to wait for a place while there is none for anybody.
+            let down = seen.outage.is_down();
             let records = seen.records.values();
             records
                 .filter_map(|s| {
@@ -244,7 +261,10 @@ impl<S: PoolStore + 'static> Pool<S> {
                         true => s.others,
                         false => 0,
                     };
-                    let elsewhere = others.saturating_add(s.uncounted);
+                    let elsewhere = match down {
+                        true => 0,
+                        false => others.saturating_add(s.uncounted),
+                    };
                     let node = publish::node(&s.record, elsewhere, now, &self.limits)?;
                     Some((s.record.registration.engine, node))
                 })
@@ -263,8 +283,51 @@ impl<S: PoolStore + 'static> Pool<S> {
         }
     }
 
-    /// Forgets nodes that were silent for longer than they are remembered.
+    /// Puts out what has no place any more: nodes that were silent for longer than they are
+    /// remembered, and those whose key is not valid any more.
     async fn sweep(&self) {
+        self.sweep_silent().await;
+        self.sweep_keyless().await;
+    }
+
+    /// A key's revocation takes its node with it; but a gateway may have ended, or lost the store,
+    /// between a registration and its second look at the key.
+    async fn sweep_keyless(&self) {
+        if self.keyless().is_empty() {
+            return;
+        }
+        // It may be a key that another gateway made a moment ago. What the store does not know after
+        // this was revoked: a key is there before anybody registers with it.
+        if self.keys.refresh().await.is_err() {
+            return;
+        }
+        for (node, beat_at) in self.keyless() {
+            // Not if it was heard of since: then it is another registration, with another key.
+            match self.store.purge(&node, beat_at.saturating_add(1)).await {
+                Ok(true) => {
+                    tracing::warn!(%node, "a pool node whose key is not valid any more is put out");
+                    self.wake.notify_one();
+                },
+                Ok(false) => {},
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Nodes without a key that speaks for them, and when they were heard of.
+    fn keyless(&self) -> Vec<(NodeId, u64)> {
+        let keys = self.keys.list();
+        let seen = self.lock();
+        let records = seen.records.values().map(|s| &s.record);
+        let speaks = |r: &Record| {
+            keys.iter()
+                .any(|k| k.name == r.key_name && k.node == *r.node())
+        };
+        let orphans = records.filter(|r| !speaks(r));
+        orphans.map(|r| (r.node().clone(), r.beat_at)).collect()
+    }
+
+    async fn sweep_silent(&self) {
         let old: Vec<_> = {
             let seen = self.lock();
             let since = seen.now_ms().saturating_sub(self.limits.retention_ms);
@@ -288,23 +351,6 @@ impl<S: PoolStore + 'static> Pool<S> {
         answer
     }
 
-    /// One lease more or less of ours on a node.
-    fn count(&self, node: &NodeId, more: bool) {
-        let mut held = self.lock_held();
-        let count = held.entry(node.clone()).or_default();
-        *count = match more {
-            true => count.saturating_add(1),
-            false => count.saturating_sub(1),
-        };
-        if *count == 0 {
-            held.remove(node);
-        }
-    }
-
-    fn lock_held(&self) -> MutexGuard<'_, FxHashMap<NodeId, u32>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn lock(&self) -> MutexGuard<'_, Seen> {
         // A picture is replaced in one step.
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
@@ -317,19 +363,7 @@ impl<S: PoolStore + 'static> Fleet for Pool<S> {
     }
 
     fn find_key<'a>(&'a self, presented: &'a str) -> Answer<'a, Option<KeyRecord>> {
-        async move {
-            if let Some(found) = self.keys.find(presented) {
-                return Ok(Some(found));
-            }
-            // It may have been made by another gateway a moment ago. What cannot be a key at all is
-            // not worth a question.
-            if key::secret_part(presented).is_none() {
-                return Ok(None);
-            }
-            self.keys.refresh().await?;
-            Ok(self.keys.find(presented))
-        }
-        .boxed()
+        self.keys.find_anywhere(presented).boxed()
     }
 
     fn find_key_fresh<'a>(&'a self, presented: &'a str) -> Answer<'a, Option<KeyRecord>> {
@@ -409,130 +443,5 @@ impl<S: PoolStore + 'static> Fleet for Pool<S> {
     }
 }
 
-/// A request that asks for a place on a pool node.
-#[derive(Clone, Debug)]
-pub struct Place {
-    /// The node.
-    pub node: NodeId,
-    /// The model, as the node advertises it; `None` where none decides.
-    pub model: Option<String>,
-    /// Names the request, and the attempt, among those of all gateways.
-    pub lease: LeaseId,
-    /// Requests it runs side by side.
-    pub slots: u32,
-}
-
-/// Who gives places on pool nodes.
-pub trait Admissions: Send + Sync {
-    /// A place, or why there is none now.
-    fn admit(self: Arc<Self>, place: Place) -> BoxFuture<'static, Result<Lease, Withheld>>;
-}
-
-impl<S: PoolStore + 'static> Admissions for Pool<S> {
-    fn admit(self: Arc<Self>, place: Place) -> BoxFuture<'static, Result<Lease, Withheld>> {
-        async move {
-            let Place {
-                node,
-                model,
-                lease,
-                slots,
-            } = &place;
-            let ttl = self.limits.lease_ttl_ms;
-            self.count(node, true);
-            let asked = self
-                .store
-                .acquire(node, model.as_deref(), lease, *slots, ttl)
-                .await;
-            match asked {
-                Ok(Admission::Granted { .. }) => Ok(self.kept(place)),
-                Ok(other) => {
-                    self.count(node, false);
-                    // The picture is behind.
-                    self.wake.notify_one();
-                    tracing::debug!(node = %place.node, answer = ?other, "no place on a pool node");
-                    Err(Withheld::Busy)
-                },
-                Err(e) => {
-                    tracing::debug!(node = %place.node, reason = %e, "no lease for a pool node");
-                    // It may have been taken all the same.
-                    self.settle(place, Outcome::of(Ended::Ours));
-                    self.wake.notify_one();
-                    Err(Withheld::StoreDown)
-                },
-            }
-        }
-        .boxed()
-    }
-}
-
-impl<S: PoolStore + 'static> Pool<S> {
-    /// A lease that was granted: renewed until it is given back.
-    fn kept(self: Arc<Self>, place: Place) -> Lease {
-        let renewal = {
-            let (pool, place) = (self.clone(), place.clone());
-            tokio::spawn(async move { pool.renew(&place).await }).abort_handle()
-        };
-        Lease {
-            renewal,
-            give_back: Some(Box::new(move |outcome| self.settle(place, outcome))),
-        }
-    }
-
-    async fn renew(&self, place: &Place) {
-        let every = Duration::from_millis(self.limits.lease_renewal_ms);
-        loop {
-            tokio::time::sleep(every).await;
-            let ttl = self.limits.lease_ttl_ms;
-            match self.store.renew(&place.node, &place.lease, ttl).await {
-                Ok(true) => {},
-                // What runs goes on: it is the count of others that is too low for a while.
-                Ok(false) => tracing::debug!(node = %place.node, "a lease had expired"),
-                Err(e) => {
-                    tracing::debug!(node = %place.node, reason = %e, "a lease was not renewed")
-                },
-            }
-        }
-    }
-
-    /// Gives a place back, in the background: whoever held it is done.
-    fn settle(self: &Arc<Self>, place: Place, outcome: Outcome) {
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return;
-        };
-        let pool = self.clone();
-        runtime.spawn(async move {
-            let model = place.model.as_deref();
-            let settled = pool.store.settle(&place.node, &place.lease, model, outcome);
-            if let Err(e) = settled.await {
-                tracing::debug!(node = %place.node, reason = %e, "a lease runs out by itself");
-            }
-            pool.count(&place.node, false);
-        });
-    }
-}
-
-/// A place on a pool node, given back once: with the outcome, or when it is dropped.
-pub struct Lease {
-    renewal: AbortHandle,
-    give_back: Option<Box<dyn FnOnce(Outcome) + Send + Sync>>,
-}
-
-impl Lease {
-    /// The request, or its attempt there, ended like this.
-    pub fn settle(mut self, outcome: Outcome) {
-        self.end(outcome);
-    }
-
-    fn end(&mut self, outcome: Outcome) {
-        self.renewal.abort();
-        if let Some(give_back) = self.give_back.take() {
-            give_back(outcome);
-        }
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.end(Outcome::of(Ended::Ours));
-    }
-}
+#[cfg(test)]
+mod tests;

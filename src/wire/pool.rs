@@ -90,6 +90,9 @@ pub struct Registered {
     pub heartbeat_interval_seconds: u64,
     /// Silent for longer, in seconds, is offline.
     pub ttl_seconds: u64,
+    /// In this time, in seconds, every gateway has heard of a drain; absent = not told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sweep_interval_seconds: Option<u64>,
     /// Names this registration in every beat; the one before it is void.
     pub session: String,
     /// Models that the key does not allow; they were left out.
@@ -132,6 +135,9 @@ pub struct Beaten {
     pub heartbeat_interval_seconds: u64,
     /// Silent for longer, in seconds, is offline.
     pub ttl_seconds: u64,
+    /// In this time, in seconds, every gateway has heard of a drain; absent = not told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sweep_interval_seconds: Option<u64>,
     /// What the gateway takes the node for: `healthy`, `suspect`, `circuit_broken`, `draining` or
     /// `offline`.
     pub state: String,
@@ -447,6 +453,8 @@ mod tests {
             "active_proxy_requests": 2, "rejected_models": [], "new": 1}))
         .unwrap();
         assert_eq!(beaten.active_proxy_requests, 2);
+        // And so are those of an older one.
+        assert_eq!(beaten.sweep_interval_seconds, None);
     }
 
     #[test]

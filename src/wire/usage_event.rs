@@ -14,11 +14,20 @@ use crate::rules::workload::State;
 /// Version of an event. Raised when a field changes its meaning or goes.
 pub const VERSION: u32 = 1;
 
-/// Who did the work: this machine's own fleet, and no provider.
+/// Who did the work, where it was no provider: the fleet.
 pub const VENDOR: &str = "local";
 
 /// Characters of a model's name. It is what a client wrote.
 const MODEL: usize = 256;
+
+/// Who a target of a request is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// A node, and the name of the key that it registered with, if it has one.
+    Node(Option<String>),
+    /// A provider.
+    Provider,
+}
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,7 +52,7 @@ pub struct UsageEvent {
     pub event_id: String,
     /// When the request ended, in RFC 3339, UTC, with milliseconds.
     pub occurred_at: String,
-    /// [`VENDOR`].
+    /// [`VENDOR`], or the name of the provider that served it.
     pub vendor: String,
     /// Name of the key it counts for: the client's, else that of the node which served it. Absent where
     /// there is neither.
@@ -83,25 +92,28 @@ pub struct UsageEvent {
 }
 
 impl UsageEvent {
-    /// The event of a finished workload. `key` names the key of a node.
+    /// The event of a finished workload. `who` tells nodes from providers.
     pub fn of(
         record: &Entry<'_>,
         event_id: String,
         occurred_at: String,
-        key: impl FnOnce(&NodeId) -> Option<String>,
+        who: impl FnOnce(&NodeId) -> Served,
     ) -> Self {
         let last = record.attempts.last();
         let node = last.map(|a| a.node).cloned();
         let stats = record.stats;
+        let (vendor, key) = match node.as_ref().map(|n| (n, who(n))) {
+            Some((provider, Served::Provider)) => (provider.as_str(), None),
+            Some((_, Served::Node(key))) => (VENDOR, key),
+            None => (VENDOR, None),
+        };
+        let vendor = vendor.to_owned();
         Self {
             v: VERSION,
             event_id,
             occurred_at,
-            vendor: VENDOR.to_owned(),
-            key: match record.client {
-                Some(client) => Some(client.to_owned()),
-                None => node.as_ref().and_then(key),
-            },
+            vendor,
+            key: record.client.map(str::to_owned).or(key),
             engine: record.engine,
             node,
             model: record.model.chars().take(MODEL).collect(),
@@ -215,7 +227,8 @@ mod tests {
     fn a_request_is_one_event_whatever_it_was_tried_on() {
         let record = record(State::Completed, Some(200), AttemptOutcome::Committed);
         let key = |node: &NodeId| (node.as_str() == "b").then(|| "key-b".to_owned());
-        let event = UsageEvent::of(&Entry::from(&record), "id".into(), "now".into(), key);
+        let who = |node: &NodeId| Served::Node(key(node));
+        let event = UsageEvent::of(&Entry::from(&record), "id".into(), "now".into(), who);
         let json = serde_json::to_value(&event).unwrap();
         assert_eq!(
             json,
@@ -233,11 +246,20 @@ mod tests {
         let record = record(State::Completed, Some(200), AttemptOutcome::Committed);
         let mut entry = Entry::from(&record);
         entry.client = Some("phone");
-        let event = UsageEvent::of(&entry, "id".into(), "now".into(), |_| Some("rig".into()));
+        let rig = |_: &NodeId| Served::Node(Some("rig".into()));
+        let event = UsageEvent::of(&entry, "id".into(), "now".into(), rig);
         assert_eq!(event.key.as_deref(), Some("phone"));
         let mut line = Vec::new();
         entry.write(&mut line).unwrap();
         assert!(!String::from_utf8(line).unwrap().contains("phone"));
+    }
+
+    #[test]
+    fn what_a_provider_served_is_not_the_fleets() {
+        let record = record(State::Completed, Some(200), AttemptOutcome::Committed);
+        let provider = |_: &NodeId| Served::Provider;
+        let event = UsageEvent::of(&Entry::from(&record), "id".into(), "now".into(), provider);
+        assert_eq!((event.vendor.as_str(), event.key), ("b", None));
     }
 
     #[test]
@@ -272,8 +294,9 @@ mod tests {
         let mut nowhere = record(State::Failed, Some(503), O::Refused);
         nowhere.attempts.clear();
         let event = UsageEvent::of(&Entry::from(&nowhere), String::new(), String::new(), |_| {
-            Some("k".into())
+            Served::Node(Some("k".into()))
         });
         assert_eq!((event.node, event.key, event.attempts), (None, None, 0));
+        assert_eq!(event.vendor, VENDOR);
     }
 }

@@ -210,7 +210,6 @@ pub fn agent(
     command
         .args(["--proxy-addr", &gateway.address(), "--engine", engine])
         .args(["--engine-url", url, "--endpoint", url])
-        .args(["--sweep-interval", "1s"])
         .args(more)
         .env("NODE_KEY", key)
         // No tool of this machine tells of GPUs.

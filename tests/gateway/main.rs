@@ -13,6 +13,7 @@ mod bodies;
 mod broker;
 mod chain;
 mod keys;
+mod pool;
 mod providers;
 mod reload;
 mod surface;

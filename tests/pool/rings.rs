@@ -113,6 +113,38 @@ async fn known_keys_stay_valid_while_redis_is_down_and_come_back_after_a_flush()
 }
 
 #[tokio::test]
+async fn a_key_that_another_gateway_made_is_found_and_a_thousand_unknown_ones_cost_few_looks() {
+    let Some(mut redis) = Redis::start(None) else {
+        return;
+    };
+    let (ring, other) = (ring(&redis), self::ring(&redis));
+    let (secret, record) = eventually(|| other.create(new("k", "n"))).await;
+    let find = async |presented: &str| ring.find_anywhere(presented).await.unwrap();
+    assert_eq!(find(secret.reveal()).await, Some(record));
+
+    let mut monitor = redis.monitor();
+    let unknown: Vec<_> = (0..1_000).map(|n| format!("ktms_node_{n:016}")).collect();
+    let asked = unknown.iter().map(|key| find(key));
+    let found = futures_util::future::join_all(asked).await;
+    assert!(found.iter().all(Option::is_none));
+    redis.ask(&["ECHO", "the-end"]);
+    let looks = monitor.until("the-end");
+    // One was under way when the others came, and theirs is the next; more on a slow machine alone.
+    assert!((1..50).contains(&looks.len()), "{}", looks.len());
+    // What is no key at all costs nothing.
+    assert_eq!(find("ktms_node_short").await, None);
+    assert_eq!(find("sk-0000000000000000000000").await, None);
+    redis.ask(&["ECHO", "the-end"]);
+    assert_eq!(monitor.until("the-end").len(), 0);
+
+    redis.kill();
+    let asked = unknown.iter().take(3).map(|key| ring.find_anywhere(key));
+    let found = futures_util::future::join_all(asked).await;
+    assert!(found.iter().all(Result::is_err), "nobody knows: {found:?}");
+    assert!(find(secret.reveal()).await.is_some(), "known here");
+}
+
+#[tokio::test]
 async fn a_revoked_keys_node_is_gone_for_every_gateway() {
     let Some(redis) = Redis::start(None) else {
         return;

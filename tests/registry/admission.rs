@@ -18,6 +18,7 @@ async fn a_worker_registers_beats_and_leaves() {
         (&r["heartbeat_interval_seconds"], &r["ttl_seconds"]),
         (&json!(5), &json!(15))
     );
+    assert_eq!(r["sweep_interval_seconds"], 5);
     assert_eq!(r["rejected_models"], json!([]));
     let session = r["session"].as_str().unwrap();
     let record = rig.fleet.record("w1").unwrap();
@@ -30,7 +31,7 @@ async fn a_worker_registers_beats_and_leaves() {
         .await;
     assert_eq!(
         *beaten.result(),
-        json!({"heartbeat_interval_seconds": 5, "ttl_seconds": 15, "state": "healthy",
+        json!({"heartbeat_interval_seconds": 5, "ttl_seconds": 15, "sweep_interval_seconds": 5, "state": "healthy",
             "drain": false, "reregister": false, "active_proxy_requests": 0,
             "rejected_models": []})
     );

@@ -1,5 +1,9 @@
 //! Several gateways that share a pool in a real Redis: places, a gateway that dies, a Redis that does.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::pool::{Worker, ask, counting, routed, state, until};
@@ -10,11 +14,20 @@ use crate::support::free_port;
 use crate::{chat, ollama, redis, says};
 use redis::Redis;
 
+/// Of the test that has to see one end.
+const TTL: Duration = Duration::from_secs(2);
+
 /// A gateway over this Redis, with a manual node that has the model `own`.
 fn gateway(world: &World, redis: &Redis, own: &Engine) -> (Standalone, u16) {
+    gateway_with(world, redis, own, Duration::from_secs(3_600))
+}
+
+fn gateway_with(world: &World, redis: &Redis, own: &Engine, ttl: Duration) -> (Standalone, u16) {
     let registry = free_port();
+    let ttl = ttl.as_secs();
     let text = format!(
-        "[pool]\nlisten = \"127.0.0.1:{registry}\"\nstore = \"{}\"\nheartbeat_ttl = \"1h\"\n\
+        "[pool]\nlisten = \"127.0.0.1:{registry}\"\nstore = \"{}\"\nheartbeat_ttl = \"{ttl}s\"\n\
+         heartbeat_interval = \"1s\"\n\
          lease_ttl = \"3s\"\nlease_renewal = \"1s\"\n\
          [[nodes]]\nengine = \"ollama\"\nname = \"own\"\nurl = \"http://127.0.0.1:{}\"\n",
         redis.address(),
@@ -116,4 +129,41 @@ fn without_redis_pool_nodes_are_not_used_and_everything_else_goes_on() {
     worker.again(&a, json!({}));
     until("the node again", || routed(&world, "w"));
     assert_eq!(post(daemon.port, "/api/chat", &chat("m")).text(), "a");
+}
+
+#[test]
+fn an_outage_for_longer_than_a_heartbeat_lives_is_not_the_nodes_silence() {
+    let Some(mut redis) = Redis::start(None) else {
+        return;
+    };
+    let own = ollama(&["own"], says("own"));
+    let world = World::new();
+    let (daemon, registry) = gateway_with(&world, &redis, &own, TTL);
+    let a = Engine::always(says("a"));
+    let worker = Worker::join(&world, registry, "w", &a, json!({}));
+    let over = AtomicBool::new(false);
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                worker.beat(json!({}));
+                thread::park_timeout(TTL / 10);
+            }
+        });
+        until("the node", || {
+            post(daemon.port, "/api/chat", &chat("m")).text() == "a"
+        });
+        redis.kill();
+        until("the outage", || {
+            world.json(&["nodes", "list"])["pool"]["store_error"].is_string()
+        });
+        over.store(true, Ordering::Relaxed);
+    });
+    // Never that there is no such model.
+    let end = Instant::now() + 2 * TTL;
+    while Instant::now() < end {
+        let told = post(daemon.port, "/api/chat", &chat("m"));
+        assert_eq!(told.status, 503, "{}", told.text());
+        assert!(told.error_text().contains("store is down"));
+    }
+    assert_eq!(state(&world, "w")["state"], "healthy", "as it was last");
 }

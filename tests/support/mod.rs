@@ -10,6 +10,7 @@ pub mod client;
 pub mod daemon;
 pub mod engine;
 pub mod provider;
+pub mod worker;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU16, Ordering};

@@ -10,6 +10,7 @@ pub mod ema;
 pub mod endpoint;
 pub mod key;
 pub mod limits;
+pub mod outage;
 pub mod publish;
 pub mod record;
 pub mod redis_address;

@@ -61,6 +61,17 @@ impl Cut {
     }
 }
 
+/// The rhythm of a gateway, as it tells it in its answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Beat this often, in ms.
+    pub beat_ms: u64,
+    /// Silent for longer, in ms, is offline.
+    pub ttl_ms: u64,
+    /// In this time, in ms, every gateway has heard of a drain; `None` = not told.
+    pub sweep_ms: Option<u64>,
+}
+
 /// What a call came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
@@ -68,17 +79,13 @@ pub enum Heard {
     Registered {
         /// Its session.
         session: String,
-        /// Beat this often.
-        beat_ms: u64,
-        /// Silent for longer is offline.
-        ttl_ms: u64,
+        /// The gateway's rhythm.
+        pace: Pace,
     },
     /// A beat was taken.
     Taken {
-        /// Beat this often.
-        beat_ms: u64,
-        /// Silent for longer is offline.
-        ttl_ms: u64,
+        /// The gateway's rhythm.
+        pace: Pace,
         /// Requests that gateways have here.
         leased: u64,
     },
@@ -102,7 +109,9 @@ struct Drain {
 /// The state of an agent.
 #[derive(Clone, Debug)]
 pub struct Course {
-    sweep_ms: u64,
+    /// Set by whoever runs it: goes before what gateways tell.
+    own_sweep_ms: Option<u64>,
+    told_sweep_ms: u64,
     drain_ms: u64,
     session: Option<String>,
     seq: u64,
@@ -120,11 +129,13 @@ pub struct Course {
 }
 
 impl Course {
-    /// An agent that has done nothing. It waits a `sweep_ms` after a drain was told, and for
-    /// requests no longer than `drain_ms`.
-    pub fn new(sweep_ms: u64, drain_ms: u64) -> Self {
+    /// An agent that has done nothing. It waits `sweep_ms` after a drain was told (`None`: as long as
+    /// the gateway says that it takes, 5 s if it says nothing), and for requests no longer than
+    /// `drain_ms`.
+    pub fn new(sweep_ms: Option<u64>, drain_ms: u64) -> Self {
         Self {
-            sweep_ms,
+            own_sweep_ms: sweep_ms,
+            told_sweep_ms: 5_000,
             drain_ms,
             session: None,
             seq: 0,
@@ -242,30 +253,22 @@ impl Course {
     /// whether it told of the drain. `jitter` is 0 to 1.
     pub fn hear(&mut self, sent: u64, now: u64, draining: bool, heard: Heard, jitter: f64) {
         match heard {
-            Heard::Registered {
-                session,
-                beat_ms,
-                ttl_ms,
-            } => {
+            Heard::Registered { session, pace } => {
                 self.session = Some(session);
                 (self.seq, self.taken, self.failures) = (0, 0, 0);
-                self.learn(beat_ms, ttl_ms);
+                self.learn(pace);
                 self.heard = Some(now);
                 self.leased = None;
                 // Its load is not known before the first beat.
                 self.next = now;
             },
-            Heard::Taken {
-                beat_ms,
-                ttl_ms,
-                leased,
-            } => {
+            Heard::Taken { pace, leased } => {
                 self.failures = 0;
                 self.taken += 1;
                 if self.taken >= LASTING {
                     self.short = 0;
                 }
-                self.learn(beat_ms, ttl_ms);
+                self.learn(pace);
                 self.heard = Some(now);
                 self.leased = Some(leased);
                 // From the moment it was sent, so that slow answers do not stretch the rhythm.
@@ -300,16 +303,17 @@ impl Course {
     }
 
     fn heard_of_drain(&mut self, sent: u64, now: u64, leased: u64) {
+        let sweep_ms = self.sweep_ms();
         let Some(drain) = &mut self.drain else { return };
         match drain.told {
             None => drain.told = Some(now),
             // A request that was chosen before the gateway heard of it has its lease by now.
-            Some(told) if sent >= told.saturating_add(self.sweep_ms) => {
+            Some(told) if sent >= told.saturating_add(sweep_ms) => {
                 drain.leased = Some(leased);
             },
             Some(_) => {},
         }
-        let swept = drain.told.unwrap_or(now).saturating_add(self.sweep_ms);
+        let swept = drain.told.unwrap_or(now).saturating_add(sweep_ms);
         let soon = sent.saturating_add(DRAIN_BEAT).max(now);
         self.next = self.next.min(match now < swept {
             true => swept,
@@ -317,9 +321,15 @@ impl Course {
         });
     }
 
-    fn learn(&mut self, beat_ms: u64, ttl_ms: u64) {
-        self.beat_ms = beat_ms.clamp(100, 3_600_000);
-        self.ttl_ms = ttl_ms.max(self.beat_ms);
+    fn learn(&mut self, pace: Pace) {
+        self.beat_ms = pace.beat_ms.clamp(100, 3_600_000);
+        self.ttl_ms = pace.ttl_ms.max(self.beat_ms);
+        // A drain has a limit of its own, so a gateway that tells too much costs no more than that.
+        self.told_sweep_ms = pace.sweep_ms.unwrap_or(self.told_sweep_ms);
+    }
+
+    fn sweep_ms(&self) -> u64 {
+        self.own_sweep_ms.unwrap_or(self.told_sweep_ms)
     }
 }
 

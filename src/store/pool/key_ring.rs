@@ -5,15 +5,19 @@
 //! others: who may create and revoke, when to look again (`Fleet::keys_version` tells).
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ring::rand::{SecureRandom, SystemRandom};
+use tokio::time::{Instant, sleep_until};
 
 use super::{KeySet, PoolStore, StoreDown, Version};
 use crate::rules::ids::NodeId;
 use crate::rules::pool::key::{self, KeyHash, KeyRecord, RANDOM_BYTES};
 use crate::rules::pool::sizes::Invalid;
 use crate::rules::secret::Secret;
+
+/// Between two looks into the store for keys that nobody here knows.
+const LOOKS: Duration = Duration::from_millis(100);
 
 /// What a key is created with.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +56,14 @@ pub struct KeyRing<S> {
     /// Held while the store is asked, so that an answer of before a revocation is never taken over
     /// after it.
     turn: tokio::sync::Mutex<()>,
+    /// The last look for an unknown key.
+    looked: tokio::sync::Mutex<Option<Look>>,
+}
+
+struct Look {
+    begun: Instant,
+    /// `None`: whoever asked left before it was over.
+    answer: Option<Result<(), StoreDown>>,
 }
 
 impl<S: PoolStore> KeyRing<S> {
@@ -61,6 +73,7 @@ impl<S: PoolStore> KeyRing<S> {
             store,
             known: Mutex::default(),
             turn: Default::default(),
+            looked: Default::default(),
         }
     }
 
@@ -99,6 +112,40 @@ impl<S: PoolStore> KeyRing<S> {
     /// The key that was presented, if it is known.
     pub fn find(&self, presented: &str) -> Option<KeyRecord> {
         key::find(&self.known().keys, presented).cloned()
+    }
+
+    /// The same; a key that is not known here is looked for in the store, since another gateway may
+    /// have made it a moment ago. Whoever asks for unknown keys by the thousand waits: all of them
+    /// together cost ten looks a second.
+    ///
+    /// # Errors
+    /// It is not known here, and the store is down.
+    pub async fn find_anywhere(&self, presented: &str) -> Result<Option<KeyRecord>, StoreDown> {
+        if let Some(found) = self.find(presented) {
+            return Ok(Some(found));
+        }
+        // What cannot be a key at all is not worth a question.
+        if key::secret_part(presented).is_none() {
+            return Ok(None);
+        }
+        let asked = Instant::now();
+        let mut looked = self.looked.lock().await;
+        if let Some(Look { begun, answer }) = &*looked {
+            // One that began after the question answers it, too.
+            if let (true, Some(answer)) = (*begun >= asked, answer) {
+                answer.clone()?;
+                return Ok(self.find(presented));
+            }
+            sleep_until(*begun + LOOKS).await;
+        }
+        let look = looked.insert(Look {
+            begun: Instant::now(),
+            answer: None,
+        });
+        let answer = self.refresh().await;
+        look.answer = Some(answer.clone());
+        answer?;
+        Ok(self.find(presented))
     }
 
     /// The same, after a look into the store: for registrations, so that a key that another gateway

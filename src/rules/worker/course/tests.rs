@@ -3,26 +3,26 @@ use proptest::prelude::*;
 
 const SWEEP: u64 = 5_000;
 const LIMIT: u64 = 600_000;
+const PACE: Pace = Pace {
+    beat_ms: 5_000,
+    ttl_ms: 15_000,
+    sweep_ms: None,
+};
 
 fn registered() -> Heard {
     Heard::Registered {
         session: "s".into(),
-        beat_ms: 5_000,
-        ttl_ms: 15_000,
+        pace: PACE,
     }
 }
 
 fn taken(leased: u64) -> Heard {
-    Heard::Taken {
-        beat_ms: 5_000,
-        ttl_ms: 15_000,
-        leased,
-    }
+    Heard::Taken { pace: PACE, leased }
 }
 
 /// An agent that registered at 0 and whose first beat was taken then.
 fn running() -> Course {
-    let mut course = Course::new(SWEEP, LIMIT);
+    let mut course = Course::new(Some(SWEEP), LIMIT);
     assert_eq!(course.step(0, 0), Step::Register);
     course.hear(0, 0, false, registered(), 1.0);
     assert_eq!(beat(&mut course, 0, 0), (1, false));
@@ -53,8 +53,11 @@ fn it_registers_beats_at_once_and_then_in_the_rhythm_it_is_told() {
     assert_eq!(beat(&mut course, 5_000, 0), (2, false));
     // The answer took two seconds and tells another rhythm.
     let faster = Heard::Taken {
-        beat_ms: 3_000,
-        ttl_ms: 9_000,
+        pace: Pace {
+            beat_ms: 3_000,
+            ttl_ms: 9_000,
+            sweep_ms: None,
+        },
         leased: 1,
     };
     course.hear(5_000, 7_000, false, faster, 1.0);
@@ -128,7 +131,7 @@ fn a_change_is_told_at_once_but_not_through_a_failures_wait() {
 #[test]
 fn a_limit_is_waited_for_within_reason() {
     for (told, waits) in [(0, 1_000), (7_000, 7_000), (u64::MAX, 60_000)] {
-        let mut course = Course::new(SWEEP, LIMIT);
+        let mut course = Course::new(Some(SWEEP), LIMIT);
         course.step(0, 0);
         course.hear(0, 0, false, Heard::NotBefore(told), 1.0);
         assert_eq!(course.step(0, 0), Step::Wait(waits));
@@ -195,7 +198,7 @@ fn a_drain_without_a_gateway_ends_when_it_would_be_taken_for_gone() {
 
 #[test]
 fn without_a_session_a_drain_waits_for_its_own_requests_alone() {
-    let mut course = Course::new(SWEEP, LIMIT);
+    let mut course = Course::new(Some(SWEEP), LIMIT);
     course.drain(0);
     assert_eq!(course.step(0, 1), Step::Wait(LIMIT));
     let Step::End(cut) = course.step(1, 0) else {
@@ -234,7 +237,7 @@ proptest! {
     /// drain never turns back, never registers, never cuts before its limit, and comes to its end.
     #[test]
     fn whatever_happens_it_stays_on_course(events in proptest::collection::vec(event(), 0..200), start in 0u64..1 << 40) {
-        let mut course = Course::new(SWEEP, LIMIT);
+        let mut course = Course::new(Some(SWEEP), LIMIT);
         let (mut now, mut own, mut seq) = (start, 0, 0);
         let mut drain: Option<u64> = None;
         let finish = (0..2_000).map(|n| if n % 2 == 0 { Event::Answer(1) } else { Event::Pass(1_000) });
@@ -283,4 +286,33 @@ proptest! {
         }
         prop_assert!(false, "it never left");
     }
+}
+
+/// When an agent that drains and was told this in its beats sends the next one.
+fn first_look(own: Option<u64>, told: Option<u64>) -> u64 {
+    let mut course = Course::new(own, LIMIT);
+    let pace = Pace {
+        sweep_ms: told,
+        ..PACE
+    };
+    let session = "s".into();
+    course.hear(0, 0, false, Heard::Registered { session, pace }, 1.0);
+    let taken = Heard::Taken { pace, leased: 0 };
+    course.drain(0);
+    assert_eq!(beat(&mut course, 0, 0), (1, true));
+    course.hear(0, 0, true, taken, 1.0);
+    match course.step(0, 0) {
+        Step::Wait(until) => until,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn it_waits_for_the_gateways_own_sweep_unless_it_was_set_otherwise() {
+    assert_eq!(first_look(None, Some(2_000)), 2_000);
+    assert_eq!(first_look(None, None), 5_000, "an older gateway tells none");
+    assert_eq!(first_look(Some(1_000), Some(2_000)), 1_000);
+    assert_eq!(first_look(None, Some(0)), 1_000, "no beat is closer");
+    // Longer than a beat: it beats meanwhile, so that it is not taken for gone.
+    assert_eq!(first_look(None, Some(u64::MAX)), 5_000);
 }
