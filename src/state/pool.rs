@@ -64,6 +64,27 @@ struct Known {
     uncounted: u32,
 }
 
+impl Known {
+    /// Requests of other gateways there. Told for longer than a lease lives ago, they were renewed and
+    /// told again, or are void. The store knows.
+    fn others(&self, limits: &Limits) -> u32 {
+        match self.told.elapsed() < Duration::from_millis(limits.lease_ttl_ms) {
+            true => self.others,
+            false => 0,
+        }
+    }
+
+    /// The record as it is now, where `held` leases are ours: a node of which nothing is heard any more
+    /// has not those that it had then.
+    fn now(&self, held: u32, limits: &Limits) -> Record {
+        let leases = self.others(limits).saturating_add(held);
+        Record {
+            leases: leases.min(self.record.leases),
+            ..self.record.clone()
+        }
+    }
+}
+
 impl Seen {
     /// Takes a record over. `held` = leases of ours there.
     fn take(&mut self, record: Record, held: u32) {
@@ -250,20 +271,14 @@ impl<S: PoolStore + 'static> Pool<S> {
         let nodes: Vec<_> = {
             let seen = self.lock();
             let now = seen.now_ms();
-            let ttl = Duration::from_millis(self.limits.lease_ttl_ms);
             // What others have there is no reason to wait for a place while there is none for anybody.
             let down = seen.outage.is_down();
             let records = seen.records.values();
             records
                 .filter_map(|s| {
-                    // By then they were renewed and told again, or are void. The store knows.
-                    let others = match s.told.elapsed() < ttl {
-                        true => s.others,
-                        false => 0,
-                    };
                     let elsewhere = match down {
                         true => 0,
-                        false => others.saturating_add(s.uncounted),
+                        false => s.others(&self.limits).saturating_add(s.uncounted),
                     };
                     let node = publish::node(&s.record, elsewhere, now, &self.limits)?;
                     Some((s.record.registration.engine, node))
@@ -420,12 +435,14 @@ impl<S: PoolStore + 'static> Fleet for Pool<S> {
     fn status(&self) -> Answer<'_, PoolStatus> {
         async move {
             self.refresh().await;
+            let held = self.lock_held().clone();
             let seen = self.lock();
             let now = seen.now_ms();
             let nodes = seen.records.values().map(|s| {
-                let r = &s.record;
-                let weight = publish::weight(r, now, &self.limits);
-                node_status(r, weight, now, &self.limits)
+                let ours = held.get(s.record.node()).copied().unwrap_or(0);
+                let r = s.now(ours, &self.limits);
+                let weight = publish::weight(&r, now, &self.limits);
+                node_status(&r, weight, now, &self.limits)
             });
             Ok(PoolStatus {
                 usage: None,

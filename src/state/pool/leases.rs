@@ -80,7 +80,7 @@ impl<S: PoolStore + 'static> Admissions for Pool<S> {
 
 impl<S: PoolStore + 'static> Pool<S> {
     /// One lease more or less of ours on a node.
-    fn count(&self, node: &NodeId, more: bool) {
+    pub(super) fn count(&self, node: &NodeId, more: bool) {
         let mut held = self.lock_held();
         let count = held.entry(node.clone()).or_default();
         *count = match more {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::rules::pool::key::KeyHash;
-use crate::store::pool::MemoryStore;
+use crate::store::pool::{Admission, MemoryStore};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -38,7 +38,7 @@ async fn register(pool: &Pool<MemoryStore>, node: &str, key: &str) {
         address: "127.0.0.1:1".parse().unwrap(),
         engine: PoolEngine::Vllm,
         models: Vec::new(),
-        max_concurrency: 1,
+        max_concurrency: 8,
         base_weight: 1,
         hardware: None,
         agent_version: String::new(),
@@ -50,6 +50,35 @@ async fn register(pool: &Pool<MemoryStore>, node: &str, key: &str) {
 async fn nodes(pool: &Pool<MemoryStore>) -> Vec<String> {
     let status = pool.status().await.unwrap();
     status.nodes.into_iter().map(|n| n.id).collect()
+}
+
+/// Leases on `a` as `status` shows them: one is another gateway's, `ours` are ours.
+async fn shown_leases(lease_ttl_ms: u64, ours: u32) -> u64 {
+    let limits = Limits {
+        lease_ttl_ms,
+        ..Limits::default()
+    };
+    let store = MemoryStore::new(Arc::new(|| 1_000_000), limits.clone());
+    let pool = Pool::new(Arc::new(store), limits, "memory");
+    register(&pool, "a", "ka").await;
+    let node: NodeId = "a".into();
+    let leases = (0..ours).map(|n| format!("ours-{n}"));
+    for lease in leases.chain(["theirs".to_owned()]) {
+        let lease = lease.into();
+        let asked = pool.store.acquire(&node, None, &lease, 8, 30_000);
+        assert!(matches!(asked.await, Ok(Admission::Granted { .. })));
+    }
+    (0..ours).for_each(|_| pool.count(&node, true));
+    pool.status().await.unwrap().nodes[0].leases
+}
+
+#[tokio::test]
+async fn leases_of_others_are_shown_as_long_as_they_may_live() {
+    assert_eq!(shown_leases(30_000, 0).await, 1);
+    assert_eq!(shown_leases(30_000, 2).await, 3);
+    // Told for longer than a lease lives ago, and by nobody since: that they ran out is told by nobody.
+    assert_eq!(shown_leases(0, 0).await, 0);
+    assert_eq!(shown_leases(0, 2).await, 2);
 }
 
 #[tokio::test]
