@@ -53,6 +53,10 @@ class Gateway:
     def nodes(self):
         return {n["id"]: n for n in self.json("nodes", "list")["pool"]["nodes"]}
 
+    def order(self):
+        """Nodes in the order in which a request would be tried now."""
+        return [c["node"] for c in self.json("route", "--engine", "gateway", "--model", MODEL)["candidates"]]
+
     def streams(self, count, tokens):
         made = [Stream(self.facade, PATH, chat(tokens), b"data: [DONE]") for _ in range(count)]
         for s in made:
@@ -315,12 +319,13 @@ class Pool:
             idle = round_("a worker lies: 64 places of 2, weight 1000, never busy", lambda by: f"by node {by}")
             claims.update(active_requests=64)
             beat()
-            until("its claim is known", lambda: all(g.nodes()["w2"]["active_requests"] == 64 for g in (self.g1, self.g2)))
+            until("its claim is routed by", lambda: all("w2" not in g.order() for g in (self.g1, self.g2)))
             full = round_("  it says it is full", lambda by: f"by node {by}")
             claims.clear()
             claims.update(gpu_temperature_c=150)
             beat()
-            until("its claim is known", lambda: all(g.nodes()["w2"]["state"] == "suspect" for g in (self.g1, self.g2)))
+            until("its claim is routed by", lambda: all(
+                g.order()[-1:] == ["w2"] and g.nodes()["w2"]["state"] == "suspect" for g in (self.g1, self.g2)))
             hot = ended(self.g1.streams(3, 12))
             got = self.row("  it says it is 150 °C", hot, f"SUSPECT; on w2: {sum(node_of(s) == 'w2' for s in hot)}")
             need(got == (3, 0, 0, 0) and not any(node_of(s) == "w2" for s in hot), got)
