@@ -7,6 +7,8 @@
 //! content, the watcher when the node is gone. The work is polled first, so that a byte that is here
 //! wins over a node that is gone.
 
+use std::pin::{Pin, pin};
+
 use http::{Request, Version, header, response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
@@ -52,12 +54,14 @@ pub async fn run(
     request: &mut Option<Request<RequestBody>>,
 ) -> Result<(Committed, Commit), Lost> {
     let (facade, fate) = (round.report.facade(), Fate::default());
-    let work = answer(&facade.context.upstreams, target, request, round, &fate);
+    let upstreams = &facade.context.upstreams;
+    let work = pin!(answer(upstreams, target, request, round, &fate));
     watched(facade, target, &fate, work).await
 }
 
 /// Runs an attempt beside the watcher of its node. The attempt claims its commit itself, before it
-/// returns; dropped, it has closed its connection.
+/// returns; given up, it has closed its connection by the time the request goes on. It is pinned, so
+/// that it is not moved in here.
 ///
 /// # Errors
 /// The attempt's own, or the node left discovery before it committed.
@@ -65,19 +69,23 @@ pub async fn watched<T>(
     facade: &Facade,
     target: &Target,
     fate: &Fate,
-    attempt: impl Future<Output = Result<T, Lost>>,
+    attempt: Pin<&mut impl Future<Output = Result<T, Lost>>>,
 ) -> Result<T, Lost> {
-    if target.provider().is_some() {
+    let mut changes = match target.provider() {
         // It is in no discovery that it could leave.
-        return attempt.await;
-    }
-    let Some(mut changes) = facade.changes(target) else {
-        return Err(Failure::TargetGone.into());
+        Some(_) => None,
+        None => Some(facade.changes(target).ok_or(Failure::TargetGone)?),
+    };
+    let abandoned = async {
+        match &mut changes {
+            Some(changes) => abandoned(changes, &target.node, fate).await,
+            None => std::future::pending().await,
+        }
     };
     tokio::select! {
         biased;
         result = attempt => result,
-        () = abandoned(&mut changes, &target.node, fate) => Err(Failure::TargetGone.into()),
+        () = abandoned => Err(Failure::TargetGone.into()),
     }
 }
 
@@ -147,10 +155,8 @@ async fn first_content(
     body: &mut Incoming,
     limits: Limits,
 ) -> Result<Held, Lost> {
-    let content_type = head
-        .headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|v| v.to_str().ok());
+    let content_type = head.headers.get(header::CONTENT_TYPE);
+    let content_type = content_type.map(|v| v.as_bytes());
     let mut gate = Gate::for_response(content_type, limits.gate);
     let mut held = Held::default();
     // Measured from the headers, whatever framing comes meanwhile.

@@ -235,11 +235,7 @@ impl Exchange {
             body,
             connection,
         } = committed;
-        let text = |name| {
-            head.headers
-                .get(name)
-                .and_then(|v: &HeaderValue| v.to_str().ok())
-        };
+        let text = |name| head.headers.get(name).map(HeaderValue::as_bytes);
         if let Some(job) = report.job() {
             job.framed(text(header::CONTENT_TYPE));
         }

@@ -11,21 +11,24 @@
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::FutureExt;
-use http::{HeaderMap, Method, Response, StatusCode, Uri};
+use http::{HeaderMap, Method, Response, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::net::answers;
+use crate::net::buffers::{self, READ};
 use crate::net::client_io::{ClientIo, Door};
 use crate::net::h1::framing::Tracker;
-use crate::net::h1::request::{self, Admission, Plain};
+use crate::net::h1::request::{self, Admission, Plain, Without};
 use crate::net::h1::response::Head;
-use crate::net::sockets::{Answered, Exchange, READ, poll_read_into, put_chunk};
+use crate::net::lazy_timer::LazyTimer;
+use crate::net::sockets::{Answered, Exchange, poll_read_into, put_chunk};
 use crate::net::stream::Stream;
 use crate::rules::budget::Cap;
 use crate::rules::candidates::{Candidate, Target};
@@ -74,6 +77,8 @@ pub struct Express {
     io: ClientIo<Stream>,
     buf: BytesMut,
     phase: watch::Receiver<Phase>,
+    /// For whatever an engine is waited for.
+    timer: LazyTimer,
     /// Whether a byte of the answer under way went out.
     answering: bool,
 }
@@ -98,14 +103,18 @@ impl Express {
             io,
             buf: BytesMut::new(),
             phase,
+            timer: LazyTimer::default(),
             answering: false,
         }
     }
 
     /// Serves plain requests until the connection ends (`None`) or one comes that is not plain.
     pub async fn run(mut self) -> Option<Handover> {
+        let mut phase = self.phase.clone();
+        // One wait for the whole connection: a new one each time would cost as much as a short answer.
+        let mut ending = pin!(async move { drop(phase.wait_for(|p| *p != Phase::Running).await) });
         loop {
-            let (plain, path) = match self.next().await {
+            let (plain, path) = match self.next(ending.as_mut()).await {
                 Ok(Some(found)) => found,
                 Ok(None) => {
                     return Some(Handover {
@@ -119,9 +128,11 @@ impl Express {
             let _serving = door.serve();
             let route = dialect(path);
             self.answering = false;
-            let served = AssertUnwindSafe(self.serve(plain, path))
-                .catch_unwind()
-                .await;
+            // Where it stays: a future of this size is not moved from one to the next, here and below.
+            let served = {
+                let serving = pin!(self.serve(plain, path));
+                AssertUnwindSafe(serving).catch_unwind().await
+            };
             match served {
                 Ok(Ok(()))
                     if *self.phase.borrow() == Phase::Running
@@ -140,9 +151,16 @@ impl Express {
     }
 
     /// The next request, if it is plain and on an inference route; nothing of another is consumed.
-    async fn next(&mut self) -> Result<Option<(Box<Plain>, &'static str)>, Over> {
+    async fn next(
+        &mut self,
+        mut ending: Pin<&mut impl Future<Output = ()>>,
+    ) -> Result<Option<(Box<Plain>, &'static str)>, Over> {
+        if self.buf.is_empty() {
+            // An idle connection holds no buffer.
+            buffers::give_back(std::mem::take(&mut self.buf));
+        }
         loop {
-            match request::admit(&self.buf, &self.shown) {
+            match request::admit(&self.buf) {
                 Admission::Other => return Ok(None),
                 Admission::Plain(plain) => {
                     let admitted = self.admitted(&plain).map(|path| (plain, path));
@@ -150,15 +168,11 @@ impl Express {
                 },
                 Admission::Partial => {},
             }
-            if self.buf.is_empty() {
-                // An idle connection holds no buffer that a request left behind.
-                self.buf = BytesMut::new();
-            }
-            self.buf.reserve(READ / 2);
+            let (io, buf) = (&mut self.io, &mut self.buf);
             let read = tokio::select! {
                 biased;
-                read = self.io.read_buf(&mut self.buf) => read,
-                _ = self.phase.wait_for(|p| *p != Phase::Running) => return Err(Over),
+                read = std::future::poll_fn(|cx| poll_read_into(io, buf, READ, cx)) => read,
+                () = ending.as_mut() => return Err(Over),
             };
             if read.map_err(|_| Over)? == 0 {
                 return Err(Over);
@@ -169,7 +183,9 @@ impl Express {
     /// The route of a plain request that this lane takes: in the limit, past the door, and towards
     /// nodes in plain HTTP.
     fn admitted(&self, plain: &Plain) -> Option<&'static str> {
-        let path = plain.target.split('?').next().unwrap_or_default();
+        let head = &self.buf[..plain.len];
+        let target = std::str::from_utf8(plain.target(head)).ok()?;
+        let path = &target[..memchr::memchr(b'?', target.as_bytes()).unwrap_or(target.len())];
         let engine = self.facade.state.engine();
         if engine.is_gateway() {
             // It may have to write another model's name into the body.
@@ -185,9 +201,9 @@ impl Express {
         let refused = door
             .refuses_plain(
                 self.client,
-                &plain.host,
+                plain.host(head)?,
                 plain.probe,
-                plain.origin.as_deref(),
+                plain.origin(head),
             )
             .is_some();
         // A key is looked for on the other lane, and so is that of a caller who needs one.
@@ -198,9 +214,9 @@ impl Express {
     }
 
     async fn serve(&mut self, plain: Box<Plain>, path: &'static str) -> Result<(), Over> {
-        let uri = Uri::try_from(plain.target.as_str()).unwrap_or_default();
-        let mut report = Report::new(&self.facade, &self.door, Method::POST, uri);
-        report.see(plain.trace_parents(), plain.trace_states());
+        let head = self.buf.split_to(plain.len).freeze();
+        let mut report = Report::new(&self.facade, &self.door, Method::POST, path.into());
+        report.see(plain.trace_parents(&head), plain.trace_states(&head));
         let mut scan = ModelScan::new();
         let body = self.body(&plain, &mut scan).await?;
         let model = scan.finish().map(|name| Model { name, path });
@@ -208,18 +224,28 @@ impl Express {
         let mut round = Box::new(round);
         let mut lane = Plainly {
             plain: &plain,
+            head,
+            client: &self.shown,
             body,
+            timer: &mut self.timer,
         };
-        let driven = tokio::select! {
-            biased;
-            driven = round.drive(&mut lane, first) => driven,
-            // Dropped unanswered, the request reports that its client left.
-            () = left(&mut self.io, &mut self.buf) => return Err(Over),
+        let driven = {
+            let driven = pin!(round.drive(&mut lane, first));
+            let left = pin!(left(&mut self.io, &mut self.buf));
+            tokio::select! {
+                biased;
+                driven = driven => driven,
+                // Dropped unanswered, the request reports that its client left.
+                () = left => return Err(Over),
+            }
         };
+        drop(lane);
         match driven {
-            Ok((target, answer, claimed)) => self.relay(*round, target, answer, claimed).await,
+            Ok((target, answer, claimed)) => {
+                pin!(self.relay(*round, target, answer, claimed)).await
+            },
             Err(answer) => {
-                let response = round.answer(answer, plain.origin.is_some());
+                let response = round.answer(answer, plain.has_origin());
                 self.write_own(response).await
             },
         }
@@ -227,7 +253,6 @@ impl Express {
 
     /// Reads the request's body, most often without a further read, and finds the model in it.
     async fn body(&mut self, plain: &Plain, scan: &mut ModelScan) -> Result<Bytes, Over> {
-        drop(self.buf.split_to(plain.len));
         let length = plain.content_length;
         if self.buf.len() as u64 >= length {
             let body = self.buf.split_to(length as usize).freeze();
@@ -277,13 +302,10 @@ impl Express {
             head.add(name, &value);
         }
         if let Some(job) = round.report.job() {
-            job.framed(head.content_type.as_deref());
+            job.framed(head.content_type());
         }
         let tap = (round.report.job().is_some() && head.status < 400).then(|| {
-            let kind = TapKind::for_response(
-                head.content_type.as_deref(),
-                head.content_encoding.as_deref(),
-            );
+            let kind = TapKind::for_response(head.content_type(), head.content_encoding());
             Box::new(Tap::new(kind))
         });
         let mut passing = Passing {
@@ -308,22 +330,26 @@ impl Express {
             return Err(Over);
         }
         let idle = round.report.settings().stream_idle_cap;
+        if self.buf.is_empty() {
+            // The request is not needed any more.
+            buffers::give_back(std::mem::take(&mut self.buf));
+        }
         while !passing.tracker.is_done() && !end {
-            chunk.clear();
+            buffers::give_back(std::mem::take(&mut chunk));
             let read = tokio::select! {
                 biased;
-                read = within(idle, &mut stream, &mut chunk) => read,
+                read = read(&mut stream, &mut chunk, &mut self.timer, deadline(idle)) => read,
                 () = left(&mut self.io, &mut self.buf) => {
                     passing.measured(&mut round.report);
                     return Err(Over);
                 },
             };
             let n = match read {
-                Ok(0) if passing.tracker.ends_with_close() => {
+                Some(Ok(0)) if passing.tracker.ends_with_close() => {
                     end = true;
                     0
                 },
-                Ok(read) if read > 0 => match passing.see(&chunk, &round.report, &target) {
+                Some(Ok(read)) if read > 0 => match passing.see(&chunk, &round.report, &target) {
                     Ok(n) => {
                         // What follows the answer is nobody's.
                         reusable &= n == read;
@@ -341,6 +367,7 @@ impl Express {
                 return Err(Over);
             }
         }
+        buffers::give_back(chunk);
         round.report.relayed();
         passing.measured(&mut round.report);
         // Before the report is given: whoever is told may send the next request.
@@ -442,7 +469,12 @@ struct Begun {
 /// Sends a plain request.
 struct Plainly<'a> {
     plain: &'a Plain,
+    /// What it was found in.
+    head: Bytes,
+    /// Its client's address as text.
+    client: &'a str,
     body: Bytes,
+    timer: &'a mut LazyTimer,
 }
 
 impl Lane for Plainly<'_> {
@@ -458,14 +490,14 @@ impl Lane for Plainly<'_> {
         to: &Candidate,
     ) -> Result<(Begun, Commit), Lost> {
         let (facade, fate) = (round.report.facade(), Fate::default());
-        let work = self.exchange(round, &to.target, &fate);
+        let work = pin!(self.exchange(round, &to.target, &fate));
         watched(facade, &to.target, &fate, work).await
     }
 }
 
 impl Plainly<'_> {
     async fn exchange(
-        &self,
+        &mut self,
         round: &Round,
         target: &Target,
         fate: &Fate,
@@ -476,17 +508,18 @@ impl Plainly<'_> {
             return Err(lost("the node takes requests over TLS only"));
         }
         let limits = round.limits();
-        let answered = self.send(round, target, limits.response).await?;
+        let answered = pin!(self.send(round, target, limits.response)).await?;
         let status = answered.head.status;
         if round.judge(target, status) == Verdict::Retry {
             return Err(Failure::Status(status).into());
         }
-        let gate = Gate::for_response(answered.head.content_type.as_deref(), limits.gate);
-        let begun = content(answered, gate, limits.response).await?;
+        let gate = Gate::for_response(answered.head.content_type(), limits.gate);
+        let end = deadline(limits.response);
+        let begun = pin!(content(answered, gate, self.timer, end)).await?;
         Ok((begun, claim(fate)?))
     }
 
-    async fn send(&self, round: &Round, target: &Target, cap: Cap) -> Result<Answered, Lost> {
+    async fn send(&mut self, round: &Round, target: &Target, cap: Cap) -> Result<Answered, Lost> {
         let pool = &round.report.facade().context.sockets;
         let head = self.head(target, round.report.outgoing());
         loop {
@@ -497,40 +530,36 @@ impl Plainly<'_> {
                     (dialled.map_err(|e| lost(&e.kind().to_string()))?, false)
                 },
             };
-            let exchange = Exchange::new(stream, head.clone(), self.body.clone());
-            let ran = match deadline(cap) {
-                None => exchange.run().await,
-                Some(end) => match timeout_at(end, exchange.run()).await {
-                    Ok(ran) => ran,
-                    Err(_) => return Err(Failure::NoHeaders.into()),
-                },
-            };
-            match ran {
-                Ok(answered) => return Ok(answered),
+            let mut exchange = Exchange::new(stream, head.clone(), self.body.clone());
+            self.timer.set(deadline(cap));
+            match self.timer.within(|cx| exchange.poll_head(cx)).await {
+                Some(Ok(head)) => return Ok(exchange.answered(head)),
                 // Closed while it was idle: nothing was delivered, so nothing was dispatched.
-                Err(failed) if failed.undelivered && reused => {},
-                Err(_) => return Err(lost("the connection broke before response headers")),
+                Some(Err(failed)) if failed.undelivered && reused => {},
+                Some(Err(_)) => return Err(lost("the connection broke before response headers")),
+                None => return Err(Failure::NoHeaders.into()),
             }
         }
     }
 
     /// The head of one attempt.
     fn head(&self, target: &Target, trace: Option<Outgoing>) -> Bytes {
-        let (path, lines) = (&self.plain.target, &self.plain.lines);
-        let mut head = BytesMut::with_capacity(lines.len() + path.len() + 192);
+        let path = self.plain.target(&self.head);
+        let room = self.plain.room(self.client) + target.prefix.len() + path.len() + 192;
+        let mut head = BytesMut::with_capacity(room);
         head.put_slice(b"POST ");
         head.put_slice(target.prefix.as_bytes());
-        head.put_slice(path.as_bytes());
+        head.put_slice(path);
         head.put_slice(b" HTTP/1.1\r\nHost: ");
         head.put_slice(target.host_header.as_bytes());
         head.put_slice(b"\r\n");
-        let states = trace.is_some_and(|t| !t.keeps_state);
-        let pieces = self
-            .plain
-            .lines_without(target.bearer.is_some(), trace.is_some(), states);
-        for piece in pieces {
-            head.put_slice(piece);
-        }
+        let without = Without {
+            authorization: target.bearer.is_some(),
+            parents: trace.is_some(),
+            states: trace.is_some_and(|t| !t.keeps_state),
+        };
+        self.plain
+            .put_lines(&self.head, self.client, without, &mut head);
         if let Some(bearer) = &target.bearer {
             head.put_slice(b"Authorization: ");
             head.put_slice(bearer.as_bytes());
@@ -547,9 +576,13 @@ impl Plainly<'_> {
 }
 
 /// Waits for the first content. Framing of an event stream is held; an end without bytes commits.
-async fn content(mut answered: Answered, mut gate: Gate, cap: Cap) -> Result<Begun, Lost> {
-    // Measured from the head, whatever framing comes meanwhile.
-    let end = deadline(cap);
+async fn content(
+    mut answered: Answered,
+    mut gate: Gate,
+    timer: &mut LazyTimer,
+    // Reckoned from the head, whatever framing comes meanwhile.
+    end: Option<Instant>,
+) -> Result<Begun, Lost> {
     let mut tracker = answered.head.body.clone();
     let mut seen = 0;
     loop {
@@ -570,13 +603,8 @@ async fn content(mut answered: Answered, mut gate: Gate, cap: Cap) -> Result<Beg
                 ended: false,
             });
         }
-        let read = read(&mut answered.stream, &mut answered.input);
-        let n = match end {
-            None => read.await,
-            Some(end) => match timeout_at(end, read).await {
-                Ok(n) => n,
-                Err(_) => return Err(Failure::NoContent.into()),
-            },
+        let Some(n) = read(&mut answered.stream, &mut answered.input, timer, end).await else {
+            return Err(Failure::NoContent.into());
         };
         match n {
             Ok(0) if tracker.ends_with_close() => {
@@ -607,16 +635,17 @@ fn deadline(cap: Cap) -> Option<Instant> {
     }
 }
 
-async fn read(stream: &mut Stream, buf: &mut BytesMut) -> std::io::Result<usize> {
-    std::future::poll_fn(|cx| poll_read_into(stream, buf, READ, cx)).await
-}
-
-/// Reads within the silence that is allowed.
-async fn within(idle: Cap, stream: &mut Stream, buf: &mut BytesMut) -> std::io::Result<usize> {
-    match idle {
-        Cap::Off => read(stream, buf).await,
-        Cap::After(allowed) => tokio::time::timeout(allowed, read(stream, buf)).await?,
-    }
+/// Reads until then; `None` = nothing came.
+async fn read(
+    stream: &mut Stream,
+    buf: &mut BytesMut,
+    timer: &mut LazyTimer,
+    until: Option<Instant>,
+) -> Option<std::io::Result<usize>> {
+    timer.set(until);
+    timer
+        .within(|cx| poll_read_into(stream, buf, READ, cx))
+        .await
 }
 
 /// Resolves when the client left; what it sends meanwhile is kept for its next request.

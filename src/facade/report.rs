@@ -48,6 +48,26 @@ pub enum Held {
     Permit(Permit),
 }
 
+/// What is asked for.
+pub enum Path {
+    /// A route, in its table's own text.
+    Known(&'static str),
+    /// Whatever it is.
+    Asked(Uri),
+}
+
+impl From<&'static str> for Path {
+    fn from(route: &'static str) -> Self {
+        Self::Known(route)
+    }
+}
+
+impl From<Uri> for Path {
+    fn from(uri: Uri) -> Self {
+        Self::Asked(uri)
+    }
+}
+
 /// One request's account. It is handed from stage to stage, so its content is on the heap.
 pub struct Report(Box<Account>);
 
@@ -71,7 +91,7 @@ pub struct Account {
     door: Arc<Door>,
     id: JobId,
     method: Method,
-    uri: Uri,
+    path: Path,
     arrived: Instant,
     /// Unix nanoseconds of its arrival.
     created_ns: u64,
@@ -104,7 +124,7 @@ pub struct Account {
 
 impl Report {
     /// The account of a request that just arrived.
-    pub fn new(facade: &Facade, door: &Arc<Door>, method: Method, uri: Uri) -> Self {
+    pub fn new(facade: &Facade, door: &Arc<Door>, method: Method, path: Path) -> Self {
         let unix = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
@@ -113,7 +133,7 @@ impl Report {
             door: door.clone(),
             id: facade.state.next_job(),
             method,
-            uri,
+            path,
             arrived: Instant::now(),
             created_ns: unix.as_nanos() as u64,
             node: None,
@@ -182,7 +202,10 @@ impl Account {
 
     /// Path without query.
     pub fn path(&self) -> &str {
-        self.uri.path()
+        match &self.path {
+            Path::Known(path) => path,
+            Path::Asked(uri) => uri.path(),
+        }
     }
 
     /// The workload it is, if it is one.
@@ -266,7 +289,7 @@ impl Account {
     /// What telemetry is told of it besides how it ended.
     fn about(&self) -> (About<'_>, Option<&'static str>) {
         let engine = self.facade.state.engine();
-        let route = visit::route(engine, &self.method, self.uri.path());
+        let route = visit::route(engine, &self.method, self.path());
         let job = self.job.as_ref().map(|job| job.model());
         let about = About {
             engine,

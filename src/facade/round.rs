@@ -6,6 +6,7 @@
 
 mod unserved;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -156,7 +157,8 @@ impl Round {
                         continue;
                     }
                     let to = self.place(candidate, last);
-                    match lane.attempt(self, &to).await {
+                    let attempt = { pin!(lane.attempt(self, &to)).await };
+                    match attempt {
                         Ok((committed, claimed)) => return Ok((to.target, committed, claimed)),
                         Err(lost) => {
                             self.lost(&to.target, &lost, last);

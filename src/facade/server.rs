@@ -294,7 +294,7 @@ async fn handle(
         &facade,
         door,
         request.method().clone(),
-        request.uri().clone(),
+        request.uri().clone().into(),
     );
     report.see_headers(request.headers());
     let needs_host = request.version() >= Version::HTTP_11;

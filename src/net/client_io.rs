@@ -15,10 +15,10 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep};
 
 use crate::rules::budget::CLIENT_WRITE_TIMEOUT;
 
+use super::lazy_timer::LazyTimer;
 use super::places::Place;
 
 /// From a head's first byte to its end.
@@ -89,42 +89,6 @@ impl Drop for Serving {
     fn drop(&mut self) {
         let (phase, now) = (&self.0.phase, Ordering::Relaxed);
         let _switched = phase.compare_exchange(BUSY, IDLE, now, now);
-    }
-}
-
-/// A timer that is set often and hardly ever fires: setting it later than it is armed costs nothing.
-#[derive(Default)]
-struct LazyTimer {
-    sleep: Option<Pin<Box<Sleep>>>,
-    deadline: Option<Instant>,
-}
-
-impl LazyTimer {
-    fn start(&mut self, after: Duration) {
-        self.deadline.get_or_insert_with(|| Instant::now() + after);
-    }
-
-    fn stop(&mut self) {
-        self.deadline = None;
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(deadline) = self.deadline else {
-            return Poll::Pending;
-        };
-        let sleep = self
-            .sleep
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
-        loop {
-            if sleep.deadline() > deadline {
-                sleep.as_mut().reset(deadline);
-            }
-            ready!(sleep.as_mut().poll(cx));
-            if Instant::now() >= deadline {
-                return Poll::Ready(());
-            }
-            sleep.as_mut().reset(deadline);
-        }
     }
 }
 
@@ -256,6 +220,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ClientIo<S> {
 #[cfg(test)]
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::time::Instant;
 
     use super::*;
 

@@ -2,6 +2,7 @@
 
 pub mod answers;
 pub mod body;
+pub mod buffers;
 pub mod client_io;
 pub mod client_tls;
 pub mod confirm;
@@ -11,6 +12,7 @@ pub mod h1;
 pub mod headers;
 pub mod identity;
 pub mod interfaces;
+pub mod lazy_timer;
 pub mod listen;
 pub mod members;
 pub mod outside;

@@ -20,6 +20,7 @@ use tokio::time::interval;
 
 use crate::rules::candidates::Target;
 
+use super::buffers::{self, READ};
 use super::h1::response::{self, Head};
 use super::stream::{Network, Stream};
 use super::upstream::dial_plain;
@@ -27,9 +28,6 @@ use super::upstream::dial_plain;
 const IDLE_TICKS: u64 = 4;
 const TICK: Duration = Duration::from_secs(1);
 const IDLE_PER_ADDRESS: usize = 256;
-
-/// What is read from an engine at once.
-pub const READ: usize = 16 * 1024;
 
 /// By address, each with the tick at which it was given back.
 type Idle = FxHashMap<Arc<str>, Vec<(Stream, u64)>>;
@@ -154,25 +152,24 @@ impl Exchange {
     }
 
     /// Sends and waits for the head. An engine that answers before it read the whole request is
-    /// heard at once. Interim answers are skipped.
+    /// heard at once. Interim answers are skipped. Not to be polled again once it gave one.
     ///
     /// # Errors
     /// The connection failed, ended, or what came is no HTTP answer.
-    pub async fn run(mut self) -> Result<Answered, Failed> {
-        let head = std::future::poll_fn(|cx| self.poll(cx)).await;
-        match head {
-            Ok(head) => {
-                let sent = self.written == self.head.len() + self.body.len();
-                Ok(Answered {
-                    stream: self.stream,
-                    head,
-                    input: self.input,
-                    sent,
-                })
-            },
-            Err(_) => Err(Failed {
-                undelivered: self.written == 0,
-            }),
+    pub fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<Head, Failed>> {
+        self.poll(cx).map_err(|_| Failed {
+            undelivered: self.written == 0,
+        })
+    }
+
+    /// What there is behind its head.
+    pub fn answered(self, head: Head) -> Answered {
+        let sent = self.written == self.head.len() + self.body.len();
+        Answered {
+            stream: self.stream,
+            head,
+            input: self.input,
+            sent,
         }
     }
 
@@ -237,18 +234,28 @@ impl Exchange {
     }
 }
 
-/// Reads what is there into the buffer, which gets about `room` when it is full; 0 = the end.
+/// Reads what is there into the buffer, which gets about `room` when it is full; 0 = the end. One that
+/// has none at all is lent it until there is something to read.
 pub fn poll_read_into<S: AsyncRead + Unpin>(
     stream: &mut S,
     buffer: &mut BytesMut,
     room: usize,
     cx: &mut Context<'_>,
 ) -> Poll<io::Result<usize>> {
+    let mut lent = false;
     if buffer.capacity() - buffer.len() < room.div_ceil(4) {
-        buffer.reserve(room);
+        lent = buffer.is_empty();
+        match lent {
+            true => *buffer = buffers::take(),
+            false => buffer.reserve(room),
+        }
     }
     // Dropped while pending it has read nothing.
-    pin!(stream.read_buf(buffer)).poll(cx)
+    let read = pin!(stream.read_buf(buffer)).poll(cx);
+    if lent && read.is_pending() {
+        buffers::give_back(std::mem::take(buffer));
+    }
+    read
 }
 
 /// A chunk of its own around bytes that had no framing.

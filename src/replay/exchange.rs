@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, HOST};
-use http::{HeaderMap, Request};
+use http::{HeaderValue, Request};
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
@@ -69,7 +69,7 @@ async fn try_exchange(port: u16, synthetic: Synthetic) -> Result<Ended, &'static
             .await
             .map_err(|_| "no answer")?;
         let (head, mut body) = response.into_parts();
-        let text = |name| text(&head.headers, name);
+        let text = |name| head.headers.get(name).map(HeaderValue::as_bytes);
         let mut tap = Tap::new(TapKind::for_response(
             text(CONTENT_TYPE),
             text(CONTENT_ENCODING),
@@ -98,8 +98,4 @@ async fn try_exchange(port: u16, synthetic: Synthetic) -> Result<Ended, &'static
         // Closed; what came before is still to be read.
         _ = connection => answer.await,
     }
-}
-
-fn text(headers: &HeaderMap, name: http::HeaderName) -> Option<&str> {
-    headers.get(name)?.to_str().ok()
 }

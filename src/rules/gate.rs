@@ -7,6 +7,8 @@
 //! the retries. Only the framing listed in the rule is held and all else commits, so that an engine
 //! we do not know behaves as with the plain first-byte rule. No other content is looked at.
 
+use super::media_type::{EVENT_STREAM, essence};
+
 /// At most this much framing is held; the byte after it commits.
 pub const HELD_LIMIT: usize = 64 * 1024;
 
@@ -88,7 +90,7 @@ const FIELDS: [(&[u8], Field); 4] = [
 
 impl Gate {
     /// The gate for an answer with this `Content-Type`.
-    pub fn for_response(content_type: Option<&str>, mode: GateMode) -> Self {
+    pub fn for_response(content_type: Option<&[u8]>, mode: GateMode) -> Self {
         let framed = mode == GateMode::Framing && content_type.is_some_and(is_event_stream);
         let state = if framed {
             State::Start { behind_cr: false }
@@ -207,9 +209,8 @@ fn start(end: u8) -> State {
     }
 }
 
-fn is_event_stream(content_type: &str) -> bool {
-    let essence = content_type.split(';').next().unwrap_or_default();
-    essence.trim().eq_ignore_ascii_case("text/event-stream")
+fn is_event_stream(content_type: &[u8]) -> bool {
+    essence(content_type).eq_ignore_ascii_case(EVENT_STREAM)
 }
 
 /// The beginning of a name.
@@ -239,7 +240,7 @@ mod tests {
     use super::*;
 
     fn gate() -> Gate {
-        Gate::for_response(Some("text/event-stream"), GateMode::Framing)
+        Gate::for_response(Some(EVENT_STREAM), GateMode::Framing)
     }
 
     /// How many bytes are held before one commits; `None` if all are.
@@ -401,7 +402,7 @@ mod tests {
             (Some(sse), GateMode::FirstByte),
             (None, GateMode::FirstByte),
         ] {
-            let mut gate = Gate::for_response(kind, mode);
+            let mut gate = Gate::for_response(kind.map(str::as_bytes), mode);
             assert_eq!(gate.push(b""), Verdict::Hold, "{kind:?} {mode:?}");
             assert_eq!(gate.push(b":"), Verdict::Commit, "{kind:?} {mode:?}");
         }
@@ -411,7 +412,7 @@ mod tests {
             " text/event-stream ;charset=utf-8",
             "text/event-stream;",
         ] {
-            let mut gate = Gate::for_response(Some(kind), GateMode::Framing);
+            let mut gate = Gate::for_response(Some(kind.as_bytes()), GateMode::Framing);
             assert_eq!(gate.push(b":\n\n"), Verdict::Hold, "{kind}");
         }
     }
@@ -419,7 +420,7 @@ mod tests {
     #[test]
     fn a_commit_is_for_good() {
         for kind in ["text/event-stream", "application/json"] {
-            let mut gate = Gate::for_response(Some(kind), GateMode::Framing);
+            let mut gate = Gate::for_response(Some(kind.as_bytes()), GateMode::Framing);
             assert_eq!(gate.push(b"data: x\n\n"), Verdict::Commit);
             assert_eq!(gate.push(b""), Verdict::Commit);
             assert_eq!(gate.push(b":\n\n"), Verdict::Commit);

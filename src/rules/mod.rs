@@ -20,6 +20,7 @@ pub mod ingress;
 pub mod inventory;
 pub mod key_form;
 pub mod log_level;
+pub mod media_type;
 pub mod model_scan;
 pub mod models;
 pub mod nearest;

@@ -182,13 +182,7 @@ impl ModelScan {
         let mut state = self.state;
         while at < piece.len() {
             (state, at) = match state {
-                State::Text => {
-                    let (next, end) = self.text(piece, at);
-                    if next == State::After && self.role == Role::Model {
-                        self.place.end = self.before + end as u64;
-                    }
-                    (next, end)
-                },
+                State::Text => self.string(piece, at),
                 State::Number(num) => number(num, !self.nest.in_object(), piece, at),
                 State::Mark | State::Escape | State::Hex | State::Literal => {
                     self.within(state, piece[at], at)
@@ -203,16 +197,35 @@ impl ModelScan {
                 | State::After => {
                     at = skip_blanks(piece, at);
                     let Some(&byte) = piece.get(at) else { break };
-                    let next = self.token(state, byte);
-                    if next == State::Text && self.role == Role::Model {
-                        self.place.start = self.before + at as u64;
+                    match self.token(state, byte) {
+                        // Most of what begins is a string.
+                        State::Text => {
+                            if self.role == Role::Model {
+                                self.place.start = self.before + at as u64;
+                            }
+                            self.string(piece, at + 1)
+                        },
+                        next => (next, at + 1),
                     }
-                    (next, at + 1)
                 },
             };
         }
         self.state = state;
         self.before += piece.len() as u64;
+    }
+
+    /// Reads a string, and the colon or comma that nearly always stands right behind it.
+    #[inline]
+    fn string(&mut self, piece: &[u8], from: usize) -> (State, usize) {
+        let (next, end) = self.text(piece, from);
+        if next == State::After && self.role == Role::Model {
+            self.place.end = self.before + end as u64;
+        }
+        match (next, piece.get(end)) {
+            (State::Colon, Some(b':')) => (State::Value, end + 1),
+            (State::After, Some(b',')) => (self.token(next, b','), end + 1),
+            _ => (next, end),
+        }
     }
 
     /// The model as it was written, untrimmed, once the whole body was pushed.

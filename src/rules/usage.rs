@@ -10,6 +10,8 @@
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
+use super::media_type::EVENT_STREAM;
+
 /// This much of the end is searched.
 const TAIL: usize = 4096;
 /// The head of a line that is kept across chunks: the longest event name that matters, and more.
@@ -28,22 +30,20 @@ pub enum TapKind {
 
 impl TapKind {
     /// The kind for a response's `Content-Type` and `Content-Encoding`.
-    pub fn for_response(content_type: Option<&str>, content_encoding: Option<&str>) -> Self {
+    pub fn for_response(content_type: Option<&[u8]>, content_encoding: Option<&[u8]>) -> Self {
         let encoded = content_encoding
-            .map(str::trim)
-            .is_some_and(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"));
-        let start = content_type.and_then(|kind| kind.trim_start().get(..SSE.len()));
+            .map(<[u8]>::trim_ascii)
+            .is_some_and(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"));
+        let start = content_type.and_then(|kind| kind.trim_ascii_start().get(..EVENT_STREAM.len()));
         if encoded {
             Self::Opaque
-        } else if start.is_some_and(|start| start.eq_ignore_ascii_case(SSE)) {
+        } else if start.is_some_and(|start| start.eq_ignore_ascii_case(EVENT_STREAM)) {
             Self::Sse
         } else {
             Self::Lines
         }
     }
 }
-
-const SSE: &str = "text/event-stream";
 
 /// The measurements of one answer, as they ride on the terminal event. What was not measured is
 /// absent.
@@ -359,6 +359,10 @@ fn reports(tail: &[u8]) -> [Report; DIALECTS] {
 fn name_before(text: &[u8]) -> Option<&[u8]> {
     const LONGEST: usize = "completion_tokens".len();
     let text = text.strip_suffix(b"\"")?;
+    // All that matter end in one of these, and few others do.
+    if !matches!(text.last()?, b's' | b't' | b'n') {
+        return None;
+    }
     let window = &text[text.len().saturating_sub(LONGEST + 1)..];
     let open = window.iter().rposition(|&b| b == b'"')?;
     Some(&window[open + 1..])
@@ -367,12 +371,9 @@ fn name_before(text: &[u8]) -> Option<&[u8]> {
 /// A number of up to 18 digits, which always fits.
 fn number(text: &[u8]) -> Option<u64> {
     let digits = text.trim_ascii_start();
-    let len = digits
-        .iter()
-        .take(18)
-        .take_while(|b| b.is_ascii_digit())
-        .count();
-    std::str::from_utf8(&digits[..len]).ok()?.parse().ok()
+    let digits = digits.iter().take(18).take_while(|b| b.is_ascii_digit());
+    let put = |n: Option<u64>, digit: &u8| Some(n.unwrap_or(0) * 10 + u64::from(digit - b'0'));
+    digits.fold(None, put)
 }
 
 #[cfg(test)]

@@ -115,12 +115,12 @@ impl Workloads {
                 error: None,
                 framing: None,
                 stats: None,
-                timeline: Vec::with_capacity(4),
+                // Dispatched, started.
+                timeline: Vec::with_capacity(2),
             }),
         });
         {
-            let mut inner = job.lock();
-            job.note(&mut inner, 0, Step::Admitted);
+            let inner = job.lock();
             self.count(None, State::Queued);
             job.send(&inner, WorkloadNotice::Submitted, first);
         }
@@ -202,15 +202,13 @@ fn of_state(counts: &mut WorkloadCounts, state: State) -> &mut u64 {
     }
 }
 
-/// What a timeline shows.
+/// What a timeline shows between the request's admission and its end.
 #[derive(Clone, Debug)]
 enum Step {
-    Admitted,
     Dispatched(NodeId, Load),
     Refused(NodeId, Failure, String),
     Waiting,
     Started(NodeId),
-    Ended(State, Option<String>),
 }
 
 struct Inner {
@@ -279,7 +277,7 @@ impl Job {
     }
 
     /// The committed answer has this `Content-Type`.
-    pub fn framed(&self, content_type: Option<&str>) {
+    pub fn framed(&self, content_type: Option<&[u8]>) {
         self.lock().framing = Some(Framing::of(content_type));
     }
 
@@ -298,8 +296,6 @@ impl Job {
         inner.status = inner.status.or(status);
         inner.error = error;
         inner.stats = stats;
-        let why = inner.error.clone();
-        self.note(&mut inner, age, Step::Ended(state, why));
         let notice = match state {
             State::Completed => WorkloadNotice::Completed,
             _ => WorkloadNotice::Errored,

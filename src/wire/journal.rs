@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::broker::{Stats, WorkloadState};
 use crate::rules::engine::EngineId;
 use crate::rules::ids::{JobId, NodeId, RunId};
+use crate::rules::media_type::{EVENT_STREAM, essence};
 use crate::rules::outcome::Failure;
 
 pub use entry::Entry;
@@ -31,13 +32,12 @@ pub enum Framing {
 
 impl Framing {
     /// The framing that a `Content-Type` tells; anything unknown counts as one document.
-    pub fn of(content_type: Option<&str>) -> Self {
-        let essence = content_type.and_then(|t| t.split(';').next());
-        let essence = essence.unwrap_or_default().trim();
-        let is = |kind: &str| essence.eq_ignore_ascii_case(kind);
-        if is("text/event-stream") {
+    pub fn of(content_type: Option<&[u8]>) -> Self {
+        let essence = essence(content_type.unwrap_or_default());
+        let is = |kind: &[u8]| essence.eq_ignore_ascii_case(kind);
+        if is(EVENT_STREAM) {
             Self::Sse
-        } else if is("application/x-ndjson") || is("application/jsonl") {
+        } else if is(b"application/x-ndjson") || is(b"application/jsonl") {
             Self::Ndjson
         } else {
             Self::Json
@@ -209,7 +209,7 @@ mod tests {
             (Some("application/json"), Framing::Json),
             (None, Framing::Json),
         ] {
-            assert_eq!(Framing::of(kind), want, "{kind:?}");
+            assert_eq!(Framing::of(kind.map(str::as_bytes)), want, "{kind:?}");
         }
     }
 }

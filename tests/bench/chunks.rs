@@ -21,7 +21,8 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use nvpair_proxy::facade::Facade;
-use nvpair_proxy::net::sockets::{READ, poll_read_into};
+use nvpair_proxy::net::buffers::READ;
+use nvpair_proxy::net::sockets::poll_read_into;
 use nvpair_proxy::net::stream::Stream;
 use nvpair_proxy::rules::gate::{Gate, GateMode, Verdict};
 use nvpair_proxy::rules::usage::{Tap, TapKind};
@@ -84,8 +85,8 @@ async fn guarded(facade: Facade, mut from: Stream, mut to: Stream) {
     let (arrived, fate) = (Instant::now(), Fate::default());
     let mut buffer = BytesMut::new();
     let mut from_client = BytesMut::new();
-    let mut gate = Gate::for_response(Some("text/event-stream"), GateMode::Framing);
-    let mut tap = Tap::new(TapKind::for_response(Some("text/event-stream"), None));
+    let mut gate = Gate::for_response(Some(b"text/event-stream"), GateMode::Framing);
+    let mut tap = Tap::new(TapKind::for_response(Some(b"text/event-stream"), None));
     let mut changes = facade.state.changes();
     let mut committed = false;
     loop {

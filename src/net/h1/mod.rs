@@ -9,3 +9,13 @@ pub mod framing;
 pub mod request;
 pub mod response;
 pub mod strict;
+
+/// A length in a head: up to 18 digits, which always fit, and nothing else.
+fn length(digits: &[u8]) -> Option<u64> {
+    let plain = (1..=18).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
+    plain.then(|| {
+        digits
+            .iter()
+            .fold(0, |n, digit| n * 10 + u64::from(digit - b'0'))
+    })
+}

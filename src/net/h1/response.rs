@@ -3,6 +3,9 @@
 //! Owns: the framing an answer has and the lines that pass. Leaves to others: following the body
 //! (`framing`).
 
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
 use super::framing::Tracker;
 
 /// A longer head is no answer of an engine.
@@ -25,10 +28,10 @@ pub struct Head {
     pub keep_alive: bool,
     /// Status line and the lines that pass, each with its line end; without the empty line.
     pub lines: Vec<u8>,
-    /// `Content-Type`.
-    pub content_type: Option<String>,
-    /// `Content-Encoding`.
-    pub content_encoding: Option<String>,
+    /// Where the value of `Content-Type` stands in the lines.
+    content_type: Option<Range<usize>>,
+    /// The same of `Content-Encoding`.
+    content_encoding: Option<Range<usize>>,
 }
 
 /// It is no HTTP/1 answer.
@@ -41,9 +44,11 @@ pub struct NotHttp;
 /// # Errors
 /// It is no answer, or says two things about its own end.
 pub fn read(buf: &[u8]) -> Result<Option<Head>, NotHttp> {
-    let mut lines = [httparse::EMPTY_HEADER; MAX_LINES];
-    let mut response = httparse::Response::new(&mut lines);
-    let len = match response.parse(buf) {
+    let mut lines = [const { MaybeUninit::uninit() }; MAX_LINES];
+    let mut response = httparse::Response::new(&mut []);
+    let parser = httparse::ParserConfig::default();
+    let parsed = parser.parse_response_with_uninit_headers(&mut response, buf, &mut lines);
+    let len = match parsed {
         Ok(httparse::Status::Complete(len)) => len,
         Ok(httparse::Status::Partial) if buf.len() < MAX_HEAD => return Ok(None),
         _ => return Err(NotHttp),
@@ -60,15 +65,34 @@ pub fn read(buf: &[u8]) -> Result<Option<Head>, NotHttp> {
         content_encoding: None,
     };
     head.start(status, response.reason.unwrap_or_default());
-    let named = named_in_connection(response.headers);
+    let mut named: Vec<&str> = Vec::new();
     let mut framing = Framing::default();
+    let begun = head.lines.len();
     for line in response.headers.iter() {
-        framing.note(line)?;
+        let kind = kind(line.name);
+        match kind {
+            Kind::Coding => framing.coding(line.value)?,
+            Kind::Length => framing.length(line.value)?,
+            Kind::Connection => named.extend(names(line.value)),
+            Kind::Type | Kind::Encoding | Kind::Hop | Kind::Other => {},
+        }
+        head.pass(kind, line);
     }
-    for line in response.headers.iter() {
-        head.pass(line, &named, &framing);
+    let is_named = |name: &str| named.iter().any(|n| n.eq_ignore_ascii_case(name));
+    // The coding is what counts (RFC 9112, 6.3).
+    let stays = |line: &httparse::Header| {
+        !is_named(line.name) && !(framing.chunked && matches!(kind(line.name), Kind::Length))
+    };
+    let may_not = !named.is_empty() || framing.chunked && framing.length.is_some();
+    if may_not && !response.headers.iter().all(|line| stays(line)) {
+        // Hardly ever: a line says of another one that it does not pass.
+        head.lines.truncate(begun);
+        (head.content_type, head.content_encoding) = (None, None);
+        for line in response.headers.iter().filter(|line| stays(line)) {
+            head.pass(kind(line.name), line);
+        }
     }
-    head.keep_alive &= !named.iter().any(|n| n.eq_ignore_ascii_case("close"));
+    head.keep_alive &= !is_named("close");
     head.frame(framing);
     Ok(Some(head))
 }
@@ -81,28 +105,21 @@ struct Framing {
 }
 
 impl Framing {
-    fn note(&mut self, line: &httparse::Header) -> Result<(), NotHttp> {
-        let text = || std::str::from_utf8(line.value).map_err(|_| NotHttp);
-        if line.name.eq_ignore_ascii_case("transfer-encoding") {
-            let text = text()?.trim();
-            // Codings that we would have to take off are nobody's answer to a plain request.
-            if !text.eq_ignore_ascii_case("chunked") || self.chunked {
-                return Err(NotHttp);
-            }
-            self.chunked = true;
-        } else if line.name.eq_ignore_ascii_case("content-length") {
-            let text = text()?.trim();
-            let digits = !text.is_empty() && text.len() <= 18;
-            let length = text
-                .parse()
-                .ok()
-                .filter(|_| digits && !text.starts_with('+'));
-            let length: u64 = length.ok_or(NotHttp)?;
-            if self.length.is_some_and(|l| l != length) {
-                return Err(NotHttp);
-            }
-            self.length = Some(length);
+    fn coding(&mut self, value: &[u8]) -> Result<(), NotHttp> {
+        // Codings that we would have to take off are nobody's answer to a plain request.
+        if !value.trim_ascii().eq_ignore_ascii_case(b"chunked") || self.chunked {
+            return Err(NotHttp);
         }
+        self.chunked = true;
+        Ok(())
+    }
+
+    fn length(&mut self, value: &[u8]) -> Result<(), NotHttp> {
+        let length = super::length(value.trim_ascii()).ok_or(NotHttp)?;
+        if self.length.is_some_and(|l| l != length) {
+            return Err(NotHttp);
+        }
+        self.length = Some(length);
         Ok(())
     }
 }
@@ -116,20 +133,26 @@ impl Head {
         self.lines.extend_from_slice(b"\r\n");
     }
 
+    /// `Content-Type`.
+    pub fn content_type(&self) -> Option<&[u8]> {
+        self.lines.get(self.content_type.clone()?)
+    }
+
+    /// `Content-Encoding`.
+    pub fn content_encoding(&self) -> Option<&[u8]> {
+        self.lines.get(self.content_encoding.clone()?)
+    }
+
     /// A line that is about the message and not about its connection passes as it came.
-    fn pass(&mut self, line: &httparse::Header, named: &[&str], framing: &Framing) {
-        let is = |name: &str| line.name.eq_ignore_ascii_case(name);
-        let text = || std::str::from_utf8(line.value).ok().map(str::to_owned);
-        if is_hop_by_hop(line.name) || named.iter().any(|n| is(n)) {
-            return;
-        }
-        if is("content-type") {
-            self.content_type = text();
-        } else if is("content-encoding") {
-            self.content_encoding = text();
-        } else if is("content-length") && framing.chunked {
-            // The coding is what counts (RFC 9112, 6.3).
-            return;
+    fn pass(&mut self, kind: Kind, line: &httparse::Header) {
+        // A name, `: ` and the value.
+        let start = self.lines.len() + line.name.len() + 2;
+        let value = start..start + line.value.len();
+        match kind {
+            Kind::Hop | Kind::Connection => return,
+            Kind::Type => self.content_type = Some(value),
+            Kind::Encoding => self.content_encoding = Some(value),
+            Kind::Length | Kind::Coding | Kind::Other => {},
         }
         self.push(line.name.as_bytes(), line.value);
     }
@@ -167,28 +190,41 @@ impl Head {
     }
 }
 
-fn named_in_connection<'a>(headers: &[httparse::Header<'a>]) -> Vec<&'a str> {
-    let lines = headers
-        .iter()
-        .filter(|h| h.name.eq_ignore_ascii_case("connection"));
-    let values = lines.filter_map(|h| std::str::from_utf8(h.value).ok());
-    values
-        .flat_map(|v| v.split(','))
-        .map(str::trim)
-        .filter(|t| !t.is_empty())
-        .collect()
+/// What `Connection` names.
+fn names(value: &[u8]) -> impl Iterator<Item = &str> {
+    let text = std::str::from_utf8(value).unwrap_or_default();
+    text.split(',').map(str::trim).filter(|t| !t.is_empty())
 }
 
-fn is_hop_by_hop(name: &str) -> bool {
+/// What a line means here.
+#[derive(Clone, Copy)]
+enum Kind {
+    Other,
+    Type,
+    Encoding,
+    Length,
+    Coding,
+    Connection,
+    /// About the connection and nothing else.
+    Hop,
+}
+
+fn kind(name: &str) -> Kind {
+    // By length first, so that a usual line costs a comparison or two.
     let is = |other: &str| name.eq_ignore_ascii_case(other);
     match name.len() {
-        2 => is("te"),
-        7 => is("upgrade"),
-        10 => is("connection") || is("keep-alive"),
-        16 => is("proxy-connection"),
-        18 => is("proxy-authenticate"),
-        19 => is("proxy-authorization"),
-        _ => false,
+        2 if is("te") => Kind::Hop,
+        7 if is("upgrade") => Kind::Hop,
+        10 if is("connection") => Kind::Connection,
+        10 if is("keep-alive") => Kind::Hop,
+        12 if is("content-type") => Kind::Type,
+        14 if is("content-length") => Kind::Length,
+        16 if is("content-encoding") => Kind::Encoding,
+        16 if is("proxy-connection") => Kind::Hop,
+        17 if is("transfer-encoding") => Kind::Coding,
+        18 if is("proxy-authenticate") => Kind::Hop,
+        19 if is("proxy-authorization") => Kind::Hop,
+        _ => Kind::Other,
     }
 }
 
@@ -209,11 +245,11 @@ mod tests {
                     X-Hop: 1\r\nKeep-Alive: timeout=5\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
         );
         assert_eq!(
-            String::from_utf8(h.lines).unwrap(),
+            String::from_utf8(h.lines.clone()).unwrap(),
             "HTTP/1.1 200 Fine\r\nX-A: 1\r\nset-cookie: a\r\nSet-Cookie: b\r\nContent-Type: text/event-stream\r\n\
              Transfer-Encoding: chunked\r\n"
         );
-        assert_eq!(h.content_type.as_deref(), Some("text/event-stream"));
+        assert_eq!(h.content_type(), Some(&b"text/event-stream"[..]));
         assert!(h.keep_alive && !h.unframed);
         assert_eq!(h.body, Tracker::chunked());
     }

@@ -335,7 +335,7 @@ fn the_kind_follows_the_headers() {
         (None, None, TapKind::Lines),
     ] {
         assert_eq!(
-            TapKind::for_response(kind, encoding),
+            TapKind::for_response(kind.map(str::as_bytes), encoding.map(str::as_bytes)),
             want,
             "{kind:?} {encoding:?}"
         );

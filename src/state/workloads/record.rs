@@ -75,7 +75,7 @@ fn attempts(inner: &Inner) -> Vec<Attempt<&NodeId>> {
             Step::Started(node) => {
                 settle(node, AttemptOutcome::Committed, inner.status, &mut all);
             },
-            Step::Admitted | Step::Waiting | Step::Ended(..) => {},
+            Step::Waiting => {},
         }
     }
     all

@@ -42,8 +42,8 @@ impl Job {
     }
 
     fn timeline(&self, inner: &Inner) -> Vec<TimelineEntry> {
-        let entry = |at: u32, event: &str, node: Option<&NodeId>| TimelineEntry {
-            at_ms: u64::from(at),
+        let entry = |at_ms: u64, event: &str, node: Option<&NodeId>| TimelineEntry {
+            at_ms,
             event: event.to_owned(),
             node: node.cloned(),
             load: None,
@@ -55,14 +55,14 @@ impl Job {
             format!("{} {plural}: {}", ids.len(), ids.join(", "))
         };
         let mut dispatched = 0;
-        let mut shown = Vec::with_capacity(inner.timeline.len());
+        let mut shown = Vec::with_capacity(inner.timeline.len() + 2);
+        shown.push(TimelineEntry {
+            detail: Some(owners()),
+            ..entry(0, "admitted", None)
+        });
         for (at, step) in &inner.timeline {
-            let at = *at;
+            let at = u64::from(*at);
             shown.push(match step {
-                Step::Admitted => TimelineEntry {
-                    detail: Some(owners()),
-                    ..entry(at, "admitted", None)
-                },
                 Step::Dispatched(node, l) => {
                     dispatched = at;
                     TimelineEntry {
@@ -82,10 +82,13 @@ impl Job {
                     )),
                     ..entry(at, "started", Some(node))
                 },
-                Step::Ended(state, why) => TimelineEntry {
-                    detail: ended(why.as_deref(), inner.stats.as_ref()),
-                    ..entry(at, state.as_str(), None)
-                },
+            });
+        }
+        if let Some(ended_at) = inner.ended_at {
+            let at = ended_at.saturating_sub(self.admission.created_at);
+            shown.push(TimelineEntry {
+                detail: ended(inner.error.as_deref(), inner.stats.as_ref()),
+                ..entry(at, inner.life.state().as_str(), None)
             });
         }
         shown

@@ -119,7 +119,7 @@ fn what_ended_is_kept_once_with_every_attempt() {
     job.refused(&a, Failure::Status(503), "HTTP 503".into());
     job.place(&b, Load::default());
     job.start(&b, 200);
-    job.framed(Some("application/x-ndjson"));
+    job.framed(Some(b"application/x-ndjson"));
     assert!(kept.0.lock().unwrap().is_empty(), "it goes on");
     job.finish(End::Relayed { status: 200 }, None, None);
     job.finish(End::ClientGone, None, None);

@@ -57,29 +57,35 @@ impl Entry<'_> {
     /// # Errors
     /// None is known: numbers and text go into memory.
     pub fn write(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
-        field(out, "{\"v\":", &VERSION)?;
-        field(out, ",\"run_id\":", self.run_id)?;
-        field(out, ",\"engine\":", &self.engine)?;
-        field(out, ",\"id\":", &self.id)?;
-        field(out, ",\"model\":", self.model)?;
-        field(out, ",\"path\":", self.path)?;
-        field(out, ",\"body_bytes\":", &self.body_bytes)?;
-        field(out, ",\"created_at\":", &self.created_at)?;
-        field(out, ",\"started_at\":", &self.started_at)?;
-        field(out, ",\"ended_at\":", &self.ended_at)?;
-        field(out, ",\"state\":", self.state.as_str())?;
-        field(out, ",\"status\":", &self.status)?;
-        field(out, ",\"error\":", &self.error)?;
+        number(out, "{\"v\":", VERSION);
+        text(out, ",\"run_id\":", self.run_id.as_str())?;
+        text(out, ",\"engine\":", self.engine.as_str())?;
+        number(out, ",\"id\":", self.id.0);
+        text(out, ",\"model\":", self.model)?;
+        text(out, ",\"path\":", self.path)?;
+        number(out, ",\"body_bytes\":", self.body_bytes);
+        number(out, ",\"created_at\":", self.created_at);
+        maybe(out, ",\"started_at\":", self.started_at);
+        number(out, ",\"ended_at\":", self.ended_at);
+        text(out, ",\"state\":", self.state.as_str())?;
+        maybe(out, ",\"status\":", self.status);
+        match self.error {
+            Some(error) => text(out, ",\"error\":", error)?,
+            None => out.extend_from_slice(b",\"error\":null"),
+        }
         field(out, ",\"framing\":", &self.framing)?;
         out.extend_from_slice(b",\"attempts\":[");
         let mut before = "{\"node\":";
         for attempt in &self.attempts {
-            field(out, before, attempt.node)?;
+            text(out, before, attempt.node.as_str())?;
             before = ",{\"node\":";
-            field(out, ",\"at_ms\":", &attempt.at_ms)?;
-            field(out, ",\"load\":", &attempt.load)?;
-            field(out, ",\"outcome\":", &attempt.outcome)?;
-            field(out, ",\"status\":", &attempt.status)?;
+            number(out, ",\"at_ms\":", attempt.at_ms);
+            let [pending, pressure, reserved] = attempt.load;
+            number(out, ",\"load\":[", pending);
+            number(out, ",", pressure);
+            number(out, ",", reserved);
+            field(out, "],\"outcome\":", &attempt.outcome)?;
+            maybe(out, ",\"status\":", attempt.status);
             out.push(b'}');
         }
         match self.stats {
@@ -150,11 +156,11 @@ fn measures(out: &mut Vec<u8>, stats: &Stats) -> serde_json::Result<()> {
     };
     if let Some(tokens) = stats.prompt_tokens {
         put(out, "\"promptTokens\":");
-        serde_json::to_writer(&mut *out, &tokens)?;
+        number(out, "", tokens);
     }
     if let Some(tokens) = stats.completion_tokens {
         put(out, "\"completionTokens\":");
-        serde_json::to_writer(&mut *out, &tokens)?;
+        number(out, "", tokens);
     }
     if let Some(speed) = stats.tokens_per_second {
         put(out, "\"tokensPerSecond\":");
@@ -162,11 +168,39 @@ fn measures(out: &mut Vec<u8>, stats: &Stats) -> serde_json::Result<()> {
     }
     if let Some(ms) = stats.ttft_ms {
         put(out, "\"ttftMs\":");
-        serde_json::to_writer(&mut *out, &ms)?;
+        number(out, "", ms);
     }
     if stats.estimated {
         put(out, "\"estimated\":true");
     }
+    Ok(())
+}
+
+fn number(out: &mut Vec<u8>, before: &'static str, n: impl itoa::Integer) {
+    out.extend_from_slice(before.as_bytes());
+    out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes());
+}
+
+fn maybe(out: &mut Vec<u8>, before: &'static str, n: Option<impl itoa::Integer>) {
+    match n {
+        Some(n) => number(out, before, n),
+        None => {
+            out.extend_from_slice(before.as_bytes());
+            out.extend_from_slice(b"null");
+        },
+    }
+}
+
+fn text(out: &mut Vec<u8>, before: &'static str, text: &str) -> serde_json::Result<()> {
+    let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
+    // Without a branch for each byte.
+    if !text.bytes().fold(true, |all, byte| all & is_plain(byte)) {
+        return field(out, before, text);
+    }
+    out.extend_from_slice(before.as_bytes());
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
     Ok(())
 }
 

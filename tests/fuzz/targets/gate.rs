@@ -9,10 +9,10 @@ use nvpair_proxy_fuzz::PIECES;
 fuzz_target!(|body: &[u8]| {
     for kind in [Some("text/event-stream"), Some("application/json"), None] {
         for mode in [GateMode::Framing, GateMode::FirstByte] {
-            let mut gate = Gate::for_response(kind, mode);
+            let mut gate = Gate::for_response(kind.map(str::as_bytes), mode);
             let whole = gate.push(body);
             for size in PIECES {
-                let mut gate = Gate::for_response(kind, mode);
+                let mut gate = Gate::for_response(kind.map(str::as_bytes), mode);
                 let mut last = Verdict::Hold;
                 for piece in body.chunks(size) {
                     let verdict = gate.push(piece);

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use nvpair_proxy::net::h1::request::{Admission, admit};
+use nvpair_proxy::net::h1::request::{Admission, Without, admit};
 use nvpair_proxy::net::h1::strict::Requests;
 use nvpair_proxy_fuzz::PIECES;
 
@@ -20,15 +20,17 @@ fuzz_target!(|raw: &[u8]| {
 });
 
 fn lanes(raw: &[u8]) {
-    match admit(raw, HERE) {
+    match admit(raw) {
         Admission::Plain(plain) => {
-            assert!(plain.len <= raw.len() && plain.target.starts_with('/'));
-            assert!(plain.lines.ends_with(b"\r\n"));
-            // What the one lane takes for plain, the other has no doubt about.
             let head = &raw[..plain.len];
+            assert!(plain.target(head).starts_with(b"/"));
+            let mut lines = Vec::new();
+            plain.put_lines(head, HERE, Without::default(), &mut lines);
+            assert!(lines.ends_with(b"\r\n") && lines.len() <= plain.room(HERE));
+            // What the one lane takes for plain, the other has no doubt about.
             assert_eq!(passed(head, head.len()), head);
             // Nothing shorter was taken for a whole head.
-            assert_eq!(admit(&raw[..plain.len - 1], HERE), Admission::Partial);
+            assert_eq!(admit(&raw[..plain.len - 1]), Admission::Partial);
         },
         Admission::Partial | Admission::Other => {},
     }
