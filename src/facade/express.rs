@@ -1,12 +1,14 @@
 //! The express lane: a plain inference request carried as bytes, without an HTTP library between the
 //! client and the engine.
 //!
-//! Owns: reading plain requests off a connection, one attempt on a plain socket, relaying the answer
-//! as it is read. Leaves to others: what is plain (`net::h1`), every decision (`round`, `rules`), and
-//! every request that is not plain: then the connection goes to the HTTP library for good.
+//! Owns: reading plain requests off a connection, relaying the answer as it is read. Leaves to others:
+//! one attempt (`plainly`), what is plain (`net::h1`), every decision (`round`, `rules`), and every
+//! request that is not plain: then the connection goes to the HTTP library for good.
 //!
 //! Both lanes keep the same rules; this one is for the case that nearly all traffic is: `POST` to an
 //! inference route, with a length, nothing about the connection in its head.
+
+mod plainly;
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -19,35 +21,29 @@ use futures_util::FutureExt;
 use http::{HeaderMap, Method, Response, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use crate::net::answers;
 use crate::net::buffers::{self, READ};
 use crate::net::client_io::{ClientIo, Door};
 use crate::net::h1::framing::Tracker;
-use crate::net::h1::request::{self, Admission, Plain, Without};
+use crate::net::h1::request::{self, Admission, Plain};
 use crate::net::h1::response::Head;
 use crate::net::lazy_timer::LazyTimer;
-use crate::net::sockets::{Answered, Exchange, poll_read_into, put_chunk};
+use crate::net::sockets::{Answered, poll_read_into, put_chunk};
 use crate::net::stream::Stream;
-use crate::rules::budget::Cap;
-use crate::rules::candidates::{Candidate, Target};
-use crate::rules::demand::{self, Demand};
-use crate::rules::dispatch::Verdict;
-use crate::rules::gate::{Gate, Verdict as Content};
+use crate::rules::candidates::Target;
 use crate::rules::model_scan::ModelScan;
-use crate::rules::outcome::{Effort, Failure};
+use crate::rules::outcome::Effort;
 use crate::rules::route::{Class, classify, dialect};
 use crate::rules::usage::{Tap, TapKind};
-use crate::state::fate::{Commit, Fate};
+use crate::state::fate::Commit;
 use crate::state::lifetime::Phase;
-use crate::telemetry::request::Outgoing;
 
+use self::plainly::{Begun, Plainly, deadline, read};
 use super::Facade;
-use super::attempt::{claim, watched};
 use super::relay::Liveness;
 use super::report::Report;
-use super::round::{Lane, Lost, Model, Round};
+use super::round::{Model, Round};
 use super::server::door;
 
 /// Of a body under way at most this much room is made ahead of its bytes.
@@ -455,197 +451,6 @@ impl Passing {
             report.measured(tap.finish(0));
         }
     }
-}
-
-/// A committed attempt.
-struct Begun {
-    answered: Answered,
-    /// The body as far as it was read.
-    tracker: Tracker,
-    /// The connection ended, and the body with it.
-    ended: bool,
-}
-
-/// Sends a plain request.
-struct Plainly<'a> {
-    plain: &'a Plain,
-    /// What it was found in.
-    head: Bytes,
-    /// Its client's address as text.
-    client: &'a str,
-    body: Bytes,
-    timer: &'a mut LazyTimer,
-}
-
-impl Lane for Plainly<'_> {
-    type Committed = Begun;
-
-    fn demand(&self) -> Demand {
-        demand::estimate(&self.body)
-    }
-
-    async fn attempt(
-        &mut self,
-        round: &mut Round,
-        to: &Candidate,
-    ) -> Result<(Begun, Commit), Lost> {
-        let (facade, fate) = (round.report.facade(), Fate::default());
-        let work = pin!(self.exchange(round, &to.target, &fate));
-        watched(facade, &to.target, &fate, work).await
-    }
-}
-
-impl Plainly<'_> {
-    async fn exchange(
-        &mut self,
-        round: &Round,
-        target: &Target,
-        fate: &Fate,
-    ) -> Result<(Begun, Commit), Lost> {
-        if target.is_tls() || target.provider().is_some() {
-            // It became one while this request waited: never in plain text, and never past the
-            // limits and proxies of providers.
-            return Err(lost("the node takes requests over TLS only"));
-        }
-        let limits = round.limits();
-        let answered = pin!(self.send(round, target, limits.response)).await?;
-        let status = answered.head.status;
-        if round.judge(target, status) == Verdict::Retry {
-            return Err(Failure::Status(status).into());
-        }
-        let gate = Gate::for_response(answered.head.content_type(), limits.gate);
-        let end = deadline(limits.response);
-        let begun = pin!(content(answered, gate, self.timer, end)).await?;
-        Ok((begun, claim(fate)?))
-    }
-
-    async fn send(&mut self, round: &Round, target: &Target, cap: Cap) -> Result<Answered, Lost> {
-        let pool = &round.report.facade().context.sockets;
-        let head = self.head(target, round.report.outgoing());
-        loop {
-            let (stream, reused) = match pool.take(&target.authority) {
-                Some(stream) => (stream, true),
-                None => {
-                    let dialled = Box::pin(pool.dial(target)).await;
-                    (dialled.map_err(|e| lost(&e.kind().to_string()))?, false)
-                },
-            };
-            let mut exchange = Exchange::new(stream, head.clone(), self.body.clone());
-            self.timer.set(deadline(cap));
-            match self.timer.within(|cx| exchange.poll_head(cx)).await {
-                Some(Ok(head)) => return Ok(exchange.answered(head)),
-                // Closed while it was idle: nothing was delivered, so nothing was dispatched.
-                Some(Err(failed)) if failed.undelivered && reused => {},
-                Some(Err(_)) => return Err(lost("the connection broke before response headers")),
-                None => return Err(Failure::NoHeaders.into()),
-            }
-        }
-    }
-
-    /// The head of one attempt.
-    fn head(&self, target: &Target, trace: Option<Outgoing>) -> Bytes {
-        let path = self.plain.target(&self.head);
-        let room = self.plain.room(self.client) + target.prefix.len() + path.len() + 192;
-        let mut head = BytesMut::with_capacity(room);
-        head.put_slice(b"POST ");
-        head.put_slice(target.prefix.as_bytes());
-        head.put_slice(path);
-        head.put_slice(b" HTTP/1.1\r\nHost: ");
-        head.put_slice(target.host_header.as_bytes());
-        head.put_slice(b"\r\n");
-        let without = Without {
-            authorization: target.bearer.is_some(),
-            parents: trace.is_some(),
-            states: trace.is_some_and(|t| !t.keeps_state),
-        };
-        self.plain
-            .put_lines(&self.head, self.client, without, &mut head);
-        if let Some(bearer) = &target.bearer {
-            head.put_slice(b"Authorization: ");
-            head.put_slice(bearer.as_bytes());
-            head.put_slice(b"\r\n");
-        }
-        if let Some(trace) = trace {
-            head.put_slice(b"traceparent: ");
-            head.put_slice(&trace.parent);
-            head.put_slice(b"\r\n");
-        }
-        head.put_slice(b"\r\n");
-        head.freeze()
-    }
-}
-
-/// Waits for the first content. Framing of an event stream is held; an end without bytes commits.
-async fn content(
-    mut answered: Answered,
-    mut gate: Gate,
-    timer: &mut LazyTimer,
-    // Reckoned from the head, whatever framing comes meanwhile.
-    end: Option<Instant>,
-) -> Result<Begun, Lost> {
-    let mut tracker = answered.head.body.clone();
-    let mut seen = 0;
-    loop {
-        let mut commits = false;
-        let used = tracker.feed(&answered.input[seen..], |data| {
-            commits |= gate.push(data) == Content::Commit;
-        });
-        seen += used.map_err(|_| Failure::Broken)?;
-        // What follows the answer is nobody's: such a connection is not used again.
-        if seen < answered.input.len() {
-            answered.input.truncate(seen);
-            answered.head.keep_alive = false;
-        }
-        if commits || tracker.is_done() {
-            return Ok(Begun {
-                answered,
-                tracker,
-                ended: false,
-            });
-        }
-        let Some(n) = read(&mut answered.stream, &mut answered.input, timer, end).await else {
-            return Err(Failure::NoContent.into());
-        };
-        match n {
-            Ok(0) if tracker.ends_with_close() => {
-                return Ok(Begun {
-                    answered,
-                    tracker,
-                    ended: true,
-                });
-            },
-            Ok(n) if n > 0 => {},
-            _ => return Err(Failure::Broken.into()),
-        }
-    }
-}
-
-fn lost(detail: &str) -> Lost {
-    Lost {
-        failure: Failure::Transport,
-        detail: detail.to_owned(),
-        headers: None,
-    }
-}
-
-fn deadline(cap: Cap) -> Option<Instant> {
-    match cap {
-        Cap::Off => None,
-        Cap::After(cap) => Some(Instant::now() + cap),
-    }
-}
-
-/// Reads until then; `None` = nothing came.
-async fn read(
-    stream: &mut Stream,
-    buf: &mut BytesMut,
-    timer: &mut LazyTimer,
-    until: Option<Instant>,
-) -> Option<std::io::Result<usize>> {
-    timer.set(until);
-    timer
-        .within(|cx| poll_read_into(stream, buf, READ, cx))
-        .await
 }
 
 /// Resolves when the client left; what it sends meanwhile is kept for its next request.

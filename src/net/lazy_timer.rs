@@ -3,7 +3,7 @@
 //! Owns: that setting it later than it is armed costs nothing. Leaves to others: what it bounds.
 
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::time::{Instant, Sleep};
@@ -12,6 +12,8 @@ use tokio::time::{Instant, Sleep};
 #[derive(Default)]
 pub struct LazyTimer {
     sleep: Option<Pin<Box<Sleep>>>,
+    /// Whom the sleep will wake: looking at it again is no use before it does.
+    wakes: Option<Waker>,
     deadline: Option<Instant>,
 }
 
@@ -39,11 +41,22 @@ impl LazyTimer {
         let sleep = self
             .sleep
             .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        let is_known = |wakes: &Waker| wakes.will_wake(cx.waker());
+        if self.wakes.as_ref().is_some_and(is_known)
+            && sleep.deadline() <= deadline
+            && !sleep.is_elapsed()
+        {
+            return Poll::Pending;
+        }
+        self.wakes = None;
         loop {
             if sleep.deadline() > deadline {
                 sleep.as_mut().reset(deadline);
             }
-            ready!(sleep.as_mut().poll(cx));
+            if sleep.as_mut().poll(cx).is_pending() {
+                self.wakes = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
             if Instant::now() >= deadline {
                 return Poll::Ready(());
             }
@@ -66,6 +79,8 @@ impl LazyTimer {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use super::*;
 
     const S: Duration = Duration::from_secs(1);
@@ -94,6 +109,23 @@ mod tests {
         timer.set(Some(begun + S * 50));
         assert_eq!(timer.within(nothing).await, None);
         assert_eq!(begun.elapsed(), S * 50);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_looks_last_is_woken() {
+        let timer = Arc::new(Mutex::new(LazyTimer::default()));
+        timer.lock().unwrap().set(Some(Instant::now() + S * 10));
+        let ask = |timer: Arc<Mutex<LazyTimer>>| {
+            tokio::spawn(std::future::poll_fn(move |cx| {
+                timer.lock().unwrap().poll(cx)
+            }))
+        };
+        let first = ask(timer.clone());
+        tokio::time::sleep(S).await;
+        first.abort();
+        let begun = Instant::now();
+        ask(timer).await.unwrap();
+        assert_eq!(begun.elapsed(), S * 9);
     }
 
     #[tokio::test(start_paused = true)]

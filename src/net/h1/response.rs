@@ -53,7 +53,7 @@ pub fn read(buf: &[u8]) -> Result<Option<Head>, NotHttp> {
         Ok(httparse::Status::Partial) if buf.len() < MAX_HEAD => return Ok(None),
         _ => return Err(NotHttp),
     };
-    let status = response.code.ok_or(NotHttp)?;
+    let status = response.code.filter(|code| *code >= 100).ok_or(NotHttp)?;
     let mut head = Head {
         len,
         status,
@@ -79,18 +79,31 @@ pub fn read(buf: &[u8]) -> Result<Option<Head>, NotHttp> {
         head.pass(kind, line);
     }
     let is_named = |name: &str| named.iter().any(|n| n.eq_ignore_ascii_case(name));
-    // The coding is what counts (RFC 9112, 6.3).
-    let stays = |line: &httparse::Header| {
-        !is_named(line.name) && !(framing.chunked && matches!(kind(line.name), Kind::Length))
-    };
-    let may_not = !named.is_empty() || framing.chunked && framing.length.is_some();
-    if may_not && !response.headers.iter().all(|line| stays(line)) {
-        // Hardly ever: a line says of another one that it does not pass.
+    if framing.is_odd() || head.is_bodiless() || !named.is_empty() {
+        // Hardly ever: a line may say of another one that it does not pass.
         head.lines.truncate(begun);
         (head.content_type, head.content_encoding) = (None, None);
-        for line in response.headers.iter().filter(|line| stays(line)) {
-            head.pass(kind(line.name), line);
+        let mut lengths = 0;
+        for line in response.headers.iter() {
+            let kind = kind(line.name);
+            let stays = match kind {
+                // Framing is ours to tell, whatever the connection is said to be about.
+                Kind::Coding => !head.is_bodiless(),
+                Kind::Length => {
+                    lengths += 1;
+                    // The coding is what counts (RFC 9112, 6.3); of one that has no body only 304
+                    // tells how long it would be.
+                    let told = !head.is_bodiless() || status == 304;
+                    told && !framing.chunked && lengths == 1
+                },
+                _ => !is_named(line.name),
+            };
+            if stays {
+                head.pass(kind, line);
+            }
         }
+        // Whoever says two things about an end may mean another one.
+        head.keep_alive &= !(framing.chunked && framing.length.is_some());
     }
     head.keep_alive &= !is_named("close");
     head.frame(framing);
@@ -102,15 +115,22 @@ pub fn read(buf: &[u8]) -> Result<Option<Head>, NotHttp> {
 struct Framing {
     chunked: bool,
     length: Option<u64>,
+    lines: usize,
 }
 
 impl Framing {
+    /// More than one line tells of it.
+    fn is_odd(&self) -> bool {
+        self.lines > 1
+    }
+
     fn coding(&mut self, value: &[u8]) -> Result<(), NotHttp> {
         // Codings that we would have to take off are nobody's answer to a plain request.
         if !value.trim_ascii().eq_ignore_ascii_case(b"chunked") || self.chunked {
             return Err(NotHttp);
         }
         self.chunked = true;
+        self.lines += 1;
         Ok(())
     }
 
@@ -120,6 +140,7 @@ impl Framing {
             return Err(NotHttp);
         }
         self.length = Some(length);
+        self.lines += 1;
         Ok(())
     }
 }
@@ -164,10 +185,13 @@ impl Head {
         self.lines.extend_from_slice(b"\r\n");
     }
 
+    fn is_bodiless(&self) -> bool {
+        matches!(self.status, 100..200 | 204 | 304)
+    }
+
     fn frame(&mut self, framing: Framing) {
-        let bodiless = matches!(self.status, 100..200 | 204 | 304);
         self.body = match framing {
-            _ if bodiless => Tracker::length(0),
+            _ if self.is_bodiless() => Tracker::length(0),
             Framing { chunked: true, .. } => Tracker::chunked(),
             Framing {
                 length: Some(n), ..
@@ -293,6 +317,35 @@ mod tests {
             ok("HTTP/1.1 200 X\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n").body,
             Tracker::length(5)
         );
+    }
+
+    #[test]
+    fn only_what_is_true_of_the_body_is_told() {
+        let told = |text: &str| {
+            let lines = String::from_utf8(ok(text).lines).unwrap();
+            let mut lines = lines.split_terminator("\r\n").skip(1);
+            let first = lines.next().unwrap_or_default().to_owned();
+            assert_eq!(lines.next(), None, "{text}");
+            first
+        };
+        let (length, coding) = ("Content-Length: 5", "Transfer-Encoding: chunked");
+        for (status, lines, want) in [
+            (200, vec![length, coding], coding),
+            (200, vec![coding, length], coding),
+            (200, vec![length, length], length),
+            (200, vec!["Connection: content-length", length], length),
+            (200, vec!["Connection: Transfer-Encoding", coding], coding),
+            (204, vec![coding], ""),
+            (204, vec![length], ""),
+            (304, vec![length], length),
+            (304, vec![coding], ""),
+        ] {
+            let text = format!("HTTP/1.1 {status} X\r\n{}\r\n\r\n", lines.join("\r\n"));
+            assert_eq!(told(&text), want, "{text}");
+        }
+        let both = format!("HTTP/1.1 200 X\r\n{length}\r\n{coding}\r\n\r\n");
+        assert!(!ok(&both).keep_alive);
+        assert_eq!(read(b"HTTP/1.1 099 X\r\n\r\n"), Err(NotHttp));
     }
 
     proptest! {

@@ -58,8 +58,8 @@ impl Entry<'_> {
     /// None is known: numbers and text go into memory.
     pub fn write(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
         number(out, "{\"v\":", VERSION);
-        text(out, ",\"run_id\":", self.run_id.as_str())?;
-        text(out, ",\"engine\":", self.engine.as_str())?;
+        word(out, ",\"run_id\":", self.run_id.as_str());
+        word(out, ",\"engine\":", self.engine.as_str());
         number(out, ",\"id\":", self.id.0);
         text(out, ",\"model\":", self.model)?;
         text(out, ",\"path\":", self.path)?;
@@ -67,7 +67,7 @@ impl Entry<'_> {
         number(out, ",\"created_at\":", self.created_at);
         maybe(out, ",\"started_at\":", self.started_at);
         number(out, ",\"ended_at\":", self.ended_at);
-        text(out, ",\"state\":", self.state.as_str())?;
+        word(out, ",\"state\":", self.state.as_str());
         maybe(out, ",\"status\":", self.status);
         match self.error {
             Some(error) => text(out, ",\"error\":", error)?,
@@ -197,11 +197,16 @@ fn text(out: &mut Vec<u8>, before: &'static str, text: &str) -> serde_json::Resu
     if !text.bytes().fold(true, |all, byte| all & is_plain(byte)) {
         return field(out, before, text);
     }
+    word(out, before, text);
+    Ok(())
+}
+
+/// A text of ours, in which nothing needs an escape.
+fn word(out: &mut Vec<u8>, before: &'static str, word: &str) {
     out.extend_from_slice(before.as_bytes());
     out.push(b'"');
-    out.extend_from_slice(text.as_bytes());
+    out.extend_from_slice(word.as_bytes());
     out.push(b'"');
-    Ok(())
 }
 
 fn field(
