@@ -1,24 +1,29 @@
 //! One small call over HTTP: a GET of a probe, a POST to a registry or a collector.
 //!
 //! Owns: dialling, the limits, and which failure it was. Leaves to others: what the answer means,
-//! whom to trust (`client_tls`). A connection a call: nothing is kept, nothing is followed, and
-//! nothing outlives the call's future, so that dropping it is all the cancelling there is.
+//! whom to trust (`client_tls`), keeping a connection for the next call (`kept`). Here it is a
+//! connection a call: nothing is kept, nothing is followed, and nothing outlives the call's future,
+//! so that dropping it is all the cancelling there is.
+
+mod kept;
 
 use std::io;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, CONNECTION, CONTENT_TYPE, HOST};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::client_tls::{ClientTls, TlsError};
 use crate::rules::addresses::authority;
+pub use kept::Kept;
 
 /// Bounds of a call.
 #[derive(Clone, Copy, Debug)]
@@ -112,9 +117,7 @@ pub async fn post_json(
     document: Bytes,
     limits: Limits,
 ) -> Result<Fetched, FetchError> {
-    let mut all = Vec::with_capacity(headers.len() + 1);
-    all.push((CONTENT_TYPE, HeaderValue::from_static("application/json")));
-    all.extend_from_slice(headers);
+    let all = json(headers);
     post(host, port, tls, path, &all, document, limits).await
 }
 
@@ -144,15 +147,7 @@ async fn call(
     limits: Limits,
 ) -> Result<Fetched, FetchError> {
     let end = Instant::now() + limits.whole;
-    let dial = TcpStream::connect((host, port));
-    let stream = match timeout(limits.connect.min(limits.whole), dial).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(e)) if e.kind() == io::ErrorKind::ConnectionRefused => {
-            return Err(FetchError::Refused);
-        },
-        Ok(Err(e)) => return Err(FetchError::Unreachable(e)),
-        Err(_) => return Err(FetchError::ConnectTimedOut),
-    };
+    let stream = dial(host, port, limits.connect, end).await?;
     let answered = async {
         match tls {
             None => exchange(stream, request, limits.body).await,
@@ -165,6 +160,30 @@ async fn call(
     timeout_at(end, answered)
         .await
         .unwrap_or(Err(FetchError::AnswerTimedOut))
+}
+
+/// A connection, within this time and before that moment.
+async fn dial(
+    host: &str,
+    port: u16,
+    limit: Duration,
+    end: Instant,
+) -> Result<TcpStream, FetchError> {
+    let sooner = end.min(Instant::now() + limit);
+    match timeout_at(sooner, TcpStream::connect((host, port))).await {
+        Ok(Ok(stream)) => Ok(stream),
+        Ok(Err(e)) if e.kind() == io::ErrorKind::ConnectionRefused => Err(FetchError::Refused),
+        Ok(Err(e)) => Err(FetchError::Unreachable(e)),
+        Err(_) => Err(FetchError::ConnectTimedOut),
+    }
+}
+
+/// These headers and the one that says what the document is.
+fn json(headers: &[(HeaderName, HeaderValue)]) -> Vec<(HeaderName, HeaderValue)> {
+    let mut all = Vec::with_capacity(headers.len() + 1);
+    all.push((CONTENT_TYPE, HeaderValue::from_static("application/json")));
+    all.extend_from_slice(headers);
+    all
 }
 
 fn request(
@@ -206,22 +225,7 @@ where
             .send_request(request)
             .await
             .map_err(|e| failure(&e))?;
-        let (head, mut body) = response.into_parts();
-        let mut read = BytesMut::new();
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|e| failure(&e))?;
-            if let Ok(data) = frame.into_data() {
-                if read.len() + data.len() > cap {
-                    return Err(FetchError::TooBig(cap));
-                }
-                read.extend_from_slice(&data);
-            }
-        }
-        Ok(Fetched {
-            status: head.status,
-            headers: head.headers,
-            body: read.freeze(),
-        })
+        whole(response, cap).await
     };
     tokio::pin!(answer, connection);
     tokio::select! {
@@ -230,6 +234,26 @@ where
         // The peer closed; what it sent before is still to be read.
         _ = &mut connection => answer.await,
     }
+}
+
+/// The answer with all of its body.
+async fn whole(response: Response<Incoming>, cap: usize) -> Result<Fetched, FetchError> {
+    let (head, mut body) = response.into_parts();
+    let mut read = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|e| failure(&e))?;
+        if let Ok(data) = frame.into_data() {
+            if read.len() + data.len() > cap {
+                return Err(FetchError::TooBig(cap));
+            }
+            read.extend_from_slice(&data);
+        }
+    }
+    Ok(Fetched {
+        status: head.status,
+        headers: head.headers,
+        body: read.freeze(),
+    })
 }
 
 fn failure(e: &hyper::Error) -> FetchError {
