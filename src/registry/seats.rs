@@ -4,9 +4,9 @@
 //! and closing (`accept`), whose key it is (`gate`).
 //!
 //! Whoever comes is counted by its address until it has shown a key, then by the key: a fleet behind
-//! one address is a connection a worker, and a stranger has no more of them by keeping them open. A key
-//! that has its connections, or a fleet that has all there are, is answered all the same, and the
-//! connection ends with the answer.
+//! one address is a connection a worker, and a stranger has no more of them by keeping them open. What a
+//! key has beyond its two counts as a stranger's. Where a fleet has all the connections that may stay,
+//! whoever else belongs to it is answered all the same, and the connection ends with the answer.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ const STRANGERS: usize = 1024;
 /// Those of one address: one host cannot keep the others out.
 const FROM_ONE: usize = 128;
 
-/// Connections of one key that stay: its worker's, and one that is not known to be dead yet.
+/// Connections that are counted by one key: its worker's, and one that is not known to be dead yet.
 const OF_KEY: usize = 2;
 
 /// Who is connected.
@@ -87,7 +87,10 @@ impl Seat {
         }
         let mut taken = self.seats.lock();
         let own = taken.keys.get(key).copied().unwrap_or(0);
-        if taken.key_count >= self.seats.staying || own >= OF_KEY {
+        if own >= OF_KEY {
+            return true;
+        }
+        if taken.key_count >= self.seats.staying {
             return false;
         }
         taken.keys.insert(key.to_owned(), own + 1);
@@ -176,13 +179,15 @@ mod tests {
         assert_eq!(held.len(), 200);
         assert!(held[7].stay("k7"), "call after call");
         held.push(come("k7").unwrap());
-        assert!(come("k7").is_none());
-        held.pop();
+        assert_eq!(seats.lock().stranger_count, 0);
         held.push(come("k7").unwrap());
+        assert_eq!(seats.lock().stranger_count, 1, "the third is a stranger's");
+        assert_eq!(seats.lock().key_count, 201);
+        drop(held.pop());
         // Another key on the same connection counts for itself.
         assert!(held[8].stay("other") && held[8].stay("k8"));
         held.extend((200..1_000).filter_map(|n| come(&format!("k{n}"))));
-        assert_eq!(held.len(), 500);
+        assert_eq!(held.len(), 500, "no more of them stay");
         assert!(seats.lock().strangers.is_empty());
         held.clear();
         assert!(is_empty(&seats));

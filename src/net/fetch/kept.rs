@@ -11,7 +11,7 @@
 //! The TLS session goes with the connection, so whoever was trusted when it was made is who answers.
 
 use bytes::Bytes;
-use http::header::CONNECTION;
+use http::header::{CONNECTION, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::super::client_tls::ClientTls;
 use super::super::listen;
-use super::{FetchError, Fetched, Limits, dial, failure, json, request, whole};
+use super::{FetchError, Fetched, Limits, dial, failure, request, whole};
 
 /// A way to one place, with a connection that stays. Calls at the same time each have one, and the
 /// last of them stays. Dropping this closes it.
@@ -64,7 +64,10 @@ impl Kept {
         headers: &[(HeaderName, HeaderValue)],
         document: Bytes,
     ) -> Result<Fetched, FetchError> {
-        self.post(path, &json(headers), document).await
+        let mut all = Vec::with_capacity(headers.len() + 1);
+        all.push((CONTENT_TYPE, HeaderValue::from_static("application/json")));
+        all.extend_from_slice(headers);
+        self.post(path, &all, document).await
     }
 
     /// Sends a document that may arrive twice; what it is stands in the headers. As
