@@ -3,8 +3,8 @@
 //! Owns: JSON-RPC over one POST, telling apart why there is no result. Leaves to others: the
 //! connection (`net::fetch`), what follows (`super`).
 //!
-//! All calls go over one connection that is kept, for a new one costs the registry five times what a
-//! heartbeat does. Each may arrive twice: a beat has a number, a registration replaces the one before,
+//! All calls go over one connection that is kept: over a new one a heartbeat costs the registry five
+//! times as much. Each may arrive twice: a beat has a number, a registration replaces the one before,
 //! and only its own session can be ended.
 //!
 //! The key is in one header that is marked as secret, and in no text that is made here.
