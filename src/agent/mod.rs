@@ -342,7 +342,8 @@ impl Agent {
                 tracing::warn!(registry, reason, "the registry wants fewer calls");
                 Ok(Heard::NotBefore(wait_ms))
             },
-            // The next one has a higher number.
+            // The next one has a higher number, and comes soon: if this one was taken and its answer
+            // lost, what stood in it is still to be heard.
             CallError::Stale => Ok(Heard::Failed),
         }
     }

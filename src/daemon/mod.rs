@@ -181,6 +181,11 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         manager,
     } = options;
     let brokered = matches!(driver, Driver::Stdio | Driver::Ipc(_));
+    // Workers' connections are counted apart from clients'.
+    let staying = pool
+        .as_ref()
+        .map_or(0, |_| registry::staying(descriptors.limit));
+    let clients = descriptors.limit.map(|n| n.saturating_sub(staying as u64));
     let machine = machine_name();
     let control = bind_control(socket.as_deref(), brokered)?;
     // Two daemons must not write the same files; the socket's lock is what only one can hold.
@@ -234,7 +239,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         lifetime: lifetime.clone(),
         certificates: Certificates::default(),
         activity: Activity::default(),
-        places: Places::new(Limits::of(descriptors.limit)),
+        places: Places::new(Limits::of(clients)),
         machine: machine.clone(),
         telemetry: Arc::new(telemetry),
         on_failure: std::sync::OnceLock::new(),
@@ -272,7 +277,8 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         tracing::warn!("{advice}");
     }
     let executor = tokio::spawn(executor.run(queue));
-    let pool = match pool.map(|p| pool::start(&p, state_dir.as_deref(), &machine, &shared)) {
+    let pool = match pool.map(|p| pool::start(&p, state_dir.as_deref(), &machine, staying, &shared))
+    {
         Some(Ok(running)) => Some(running),
         // A broker would take an exit for a crash.
         Some(Err(reason)) if brokered => {

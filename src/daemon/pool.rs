@@ -10,7 +10,6 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 use crate::config::pool::{PoolSettings, StoreSetting};
-use crate::registry::Server;
 use crate::rules::pool::limits::Limits;
 use crate::rules::pool::redis_address::RedisAddress;
 use crate::state::pool::{Pool, PoolDoor};
@@ -18,7 +17,7 @@ use crate::state::shared::Shared;
 use crate::store::pool::{MemoryStore, RedisStore, Store, system_clock};
 use crate::wire::usage_event::Served;
 
-use super::registry;
+use super::registry::{self, Server};
 use super::usage::{self, Usage};
 
 /// Name of the file of the keys in the state folder.
@@ -56,7 +55,8 @@ impl Drop for Running {
     }
 }
 
-/// Starts the pool: from now on workers register and requests have places on their nodes.
+/// Starts the pool: from now on workers register, `staying` of them over connections that stay, and
+/// requests have places on their nodes.
 ///
 /// # Errors
 /// A sentence that says what to do.
@@ -64,6 +64,7 @@ pub fn start(
     settings: &PoolSettings,
     state_dir: Option<&Path>,
     machine: &str,
+    staying: usize,
     shared: &Arc<Shared>,
 ) -> Result<Running, String> {
     let limits = limits(settings);
@@ -72,7 +73,7 @@ pub fn start(
     }
     let (store, kind) = store(settings, state_dir, &limits)?;
     let pool = Pool::new(Arc::new(store), limits, kind);
-    let mut opened = registry::open(settings, state_dir, machine, pool.clone())?;
+    let mut opened = registry::open(settings, state_dir, machine, staying, pool.clone())?;
     let (keys, providers) = (pool.clone(), shared.providers.clone());
     let usage = usage::start(
         settings,

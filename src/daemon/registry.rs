@@ -1,7 +1,10 @@
 //! The node registry out of its settings.
 //!
-//! Owns: which certificate it serves, and how workers are told to reach it. Leaves to others: the
-//! pool behind it (`state`), the listener itself (`registry`).
+//! Owns: which certificate it serves, how many connections stay, and how workers are told to reach
+//! it. Leaves to others: the pool behind it (`state`), the listener itself (`registry`), where it runs
+//! (`thread`).
+
+mod thread;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -10,11 +13,15 @@ use std::sync::Arc;
 use crate::config::pool::PoolSettings;
 use crate::net::interfaces::Interfaces;
 use crate::net::server_tls::ServerTls;
-use crate::registry::{self, Options, Server};
+use crate::registry::Options;
 use crate::rules::addresses::authority;
 use crate::rules::rate::PerMinute;
 use crate::state::fleet::{Fleet, PoolDesk};
 use crate::store::certificate::OwnCertificate;
+pub use thread::Server;
+
+/// Connections of workers that stay, at most. Each costs some 25 kB.
+const STAYING: u64 = 16_384;
 
 /// A registry that listens.
 pub struct Opened {
@@ -24,7 +31,13 @@ pub struct Opened {
     pub desk: PoolDesk,
 }
 
-/// Starts the registry. `state_dir` keeps its certificate where none is configured and other
+/// How many connections of workers stay in a process that may have so many open descriptors; `None` =
+/// any number.
+pub fn staying(descriptors: Option<u64>) -> usize {
+    (descriptors.unwrap_or(u64::MAX) / 8).min(STAYING) as usize
+}
+
+/// Starts the registry, where so many connections stay. `state_dir` keeps its certificate where none is configured and other
 /// machines reach it; `machine` is this host's name.
 ///
 /// # Errors
@@ -33,6 +46,7 @@ pub fn open(
     settings: &PoolSettings,
     state_dir: Option<&Path>,
     machine: &str,
+    staying: usize,
     fleet: Arc<dyn Fleet>,
 ) -> Result<Opened, String> {
     let tls = certificate(settings, state_dir, machine)?.map(Arc::new);
@@ -40,9 +54,10 @@ pub fn open(
         tls: tls.clone(),
         allowed_endpoints: settings.allowed_endpoints.clone(),
         registrations: PerMinute::new(settings.registrations_per_minute),
+        staying,
         ..Options::standard(settings.listen)
     };
-    let server = registry::start(options, fleet.clone()).map_err(|e| e.to_string())?;
+    let server = thread::start(options, fleet.clone())?;
     let proxy_addr = reached(server.address(), machine);
     let fingerprint = move || tls.as_ref().map(|tls| tls.fingerprint());
     Ok(Opened {

@@ -4,7 +4,7 @@
 //! (`telemetry::spans`), the documents (`encode`), one POST (`net::fetch`), settings (`daemon`).
 //!
 //! Two tasks, so that a collector that is slow with the one does not hold up the other. Each holds one
-//! document at most; whatever comes meanwhile waits in the queue, or is lost and counted. A batch of
+//! connection and one document at most; whatever comes meanwhile waits in the queue, or is lost and counted. A batch of
 //! spans is tried a few times and then lost; a reading only once, since the next one holds all of it.
 //! Redirects are not followed.
 
@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::encode;
 use super::gauges::Sources;
 use crate::net::client_tls::ClientTls;
-use crate::net::fetch::{self, Limits};
+use crate::net::fetch::{Kept, Limits};
 use crate::rules::addresses::authority;
 use crate::rules::worker::backoff;
 use crate::telemetry::spans::Span;
@@ -128,6 +128,7 @@ impl Exporting {
             closing: closed.clone(),
             standing: standing.clone(),
             sources: sources.clone(),
+            way: Mutex::new(None),
         };
         let traces = Traces {
             post: post(plan),
@@ -192,6 +193,8 @@ struct Post {
     closing: watch::Receiver<bool>,
     standing: Arc<Standing>,
     sources: Arc<Sources>,
+    /// The way to the collector of this plan.
+    way: Mutex<Option<(Arc<Plan>, Arc<Kept>)>>,
 }
 
 /// What the collector made of a document.
@@ -208,7 +211,7 @@ impl Post {
         *self.closing.borrow()
     }
 
-    async fn send(&self, plan: &Plan, signal: Signal, document: Bytes) -> Said {
+    async fn send(&self, plan: &Arc<Plan>, signal: Signal, document: Bytes) -> Said {
         let said = self.try_send(plan, signal, document).await;
         let problem = match &said {
             Said::Taken(_) => None,
@@ -229,15 +232,27 @@ impl Post {
         said
     }
 
-    async fn try_send(&self, plan: &Plan, signal: Signal, document: Bytes) -> Said {
+    /// As long as a plan holds, what is sent goes over one connection.
+    fn way(&self, plan: &Arc<Plan>) -> Arc<Kept> {
+        let mut held = self.way.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*held {
+            Some((of, way)) if Arc::ptr_eq(of, plan) => way.clone(),
+            _ => {
+                let way = Kept::new(&plan.host, plan.port, plan.tls.clone(), LIMITS);
+                let way = Arc::new(way);
+                *held = Some((plan.clone(), way.clone()));
+                way
+            },
+        }
+    }
+
+    async fn try_send(&self, plan: &Arc<Plan>, signal: Signal, document: Bytes) -> Said {
         let mut headers = plan.headers.clone();
         let kind = HeaderValue::from_static(plan.form.content_type());
         headers.push((CONTENT_TYPE, kind));
         let path = format!("{}{}", plan.path, signal.path());
-        let tls = plan.tls.as_ref();
-        let answer = fetch::post(
-            &plan.host, plan.port, tls, &path, &headers, document, LIMITS,
-        );
+        let way = self.way(plan);
+        let answer = way.post(&path, &headers, document);
         match answer.await {
             Ok(answer) if answer.status.is_success() => Said::Taken(answer.body),
             Ok(answer) => {
@@ -382,7 +397,7 @@ impl Readings {
         }
     }
 
-    async fn read_and_send(&self, plan: &Plan) {
+    async fn read_and_send(&self, plan: &Arc<Plan>) {
         let families = self.post.sources.read().await;
         let document =
             encode::metrics(plan.form, &plan.speaker, &families, self.since_ns, now_ns());

@@ -1,24 +1,28 @@
 //! One small call over HTTP: a GET of a probe, a POST to a registry or a collector.
 //!
 //! Owns: dialling, the limits, and which failure it was. Leaves to others: what the answer means,
-//! whom to trust (`client_tls`). A connection a call: nothing is kept, nothing is followed, and
-//! nothing outlives the call's future, so that dropping it is all the cancelling there is.
+//! whom to trust (`client_tls`), POSTs and the connection that is kept for the next (`kept`). A GET
+//! has a connection of its own: nothing is kept, nothing is followed, and nothing outlives the call's
+//! future, so that dropping it is all the cancelling there is.
+
+mod kept;
 
 use std::io;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{ACCEPT, CONNECTION, CONTENT_TYPE, HOST};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
+use http::header::{ACCEPT, CONNECTION, HOST};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
-use super::client_tls::{ClientTls, TlsError};
+use super::client_tls::TlsError;
 use crate::rules::addresses::authority;
+pub use kept::Kept;
 
 /// Bounds of a call.
 #[derive(Clone, Copy, Debug)]
@@ -96,75 +100,27 @@ pub async fn get(
     limits: Limits,
 ) -> Result<Fetched, FetchError> {
     let request = request(Method::GET, host, port, path, headers, Bytes::new())?;
-    call(host, port, None, request, limits).await
-}
-
-/// Sends a JSON document to `host:port`; over TLS where `tls` is given. `host` as for [`get`].
-///
-/// # Errors
-/// There is no complete answer. The document may have arrived all the same.
-pub async fn post_json(
-    host: &str,
-    port: u16,
-    tls: Option<&ClientTls>,
-    path: &str,
-    headers: &[(HeaderName, HeaderValue)],
-    document: Bytes,
-    limits: Limits,
-) -> Result<Fetched, FetchError> {
-    let mut all = Vec::with_capacity(headers.len() + 1);
-    all.push((CONTENT_TYPE, HeaderValue::from_static("application/json")));
-    all.extend_from_slice(headers);
-    post(host, port, tls, path, &all, document, limits).await
-}
-
-/// Sends a document to `host:port`; what it is stands in the headers. `host` and `tls` as for
-/// [`post_json`].
-///
-/// # Errors
-/// There is no complete answer. The document may have arrived all the same.
-pub async fn post(
-    host: &str,
-    port: u16,
-    tls: Option<&ClientTls>,
-    path: &str,
-    headers: &[(HeaderName, HeaderValue)],
-    document: Bytes,
-    limits: Limits,
-) -> Result<Fetched, FetchError> {
-    let request = request(Method::POST, host, port, path, headers, document)?;
-    call(host, port, tls, request, limits).await
-}
-
-async fn call(
-    host: &str,
-    port: u16,
-    tls: Option<&ClientTls>,
-    request: Request<Full<Bytes>>,
-    limits: Limits,
-) -> Result<Fetched, FetchError> {
     let end = Instant::now() + limits.whole;
-    let dial = TcpStream::connect((host, port));
-    let stream = match timeout(limits.connect.min(limits.whole), dial).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(e)) if e.kind() == io::ErrorKind::ConnectionRefused => {
-            return Err(FetchError::Refused);
-        },
-        Ok(Err(e)) => return Err(FetchError::Unreachable(e)),
-        Err(_) => return Err(FetchError::ConnectTimedOut),
-    };
-    let answered = async {
-        match tls {
-            None => exchange(stream, request, limits.body).await,
-            Some(tls) => {
-                let stream = tls.connect(host, stream).await?;
-                exchange(stream, request, limits.body).await
-            },
-        }
-    };
-    timeout_at(end, answered)
+    let stream = dial(host, port, limits.connect, end).await?;
+    timeout_at(end, exchange(stream, request, limits.body))
         .await
         .unwrap_or(Err(FetchError::AnswerTimedOut))
+}
+
+/// A connection, within this time and before that moment.
+async fn dial(
+    host: &str,
+    port: u16,
+    limit: Duration,
+    end: Instant,
+) -> Result<TcpStream, FetchError> {
+    let sooner = end.min(Instant::now() + limit);
+    match timeout_at(sooner, TcpStream::connect((host, port))).await {
+        Ok(Ok(stream)) => Ok(stream),
+        Ok(Err(e)) if e.kind() == io::ErrorKind::ConnectionRefused => Err(FetchError::Refused),
+        Ok(Err(e)) => Err(FetchError::Unreachable(e)),
+        Err(_) => Err(FetchError::ConnectTimedOut),
+    }
 }
 
 fn request(
@@ -190,14 +146,11 @@ fn request(
 }
 
 /// The connection is driven here and not in a task of its own, so that it ends with the call.
-async fn exchange<S>(
-    stream: S,
+async fn exchange(
+    stream: TcpStream,
     request: Request<Full<Bytes>>,
     cap: usize,
-) -> Result<Fetched, FetchError>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+) -> Result<Fetched, FetchError> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|e| failure(&e))?;
@@ -206,22 +159,7 @@ where
             .send_request(request)
             .await
             .map_err(|e| failure(&e))?;
-        let (head, mut body) = response.into_parts();
-        let mut read = BytesMut::new();
-        while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|e| failure(&e))?;
-            if let Ok(data) = frame.into_data() {
-                if read.len() + data.len() > cap {
-                    return Err(FetchError::TooBig(cap));
-                }
-                read.extend_from_slice(&data);
-            }
-        }
-        Ok(Fetched {
-            status: head.status,
-            headers: head.headers,
-            body: read.freeze(),
-        })
+        whole(response, cap).await
     };
     tokio::pin!(answer, connection);
     tokio::select! {
@@ -230,6 +168,26 @@ where
         // The peer closed; what it sent before is still to be read.
         _ = &mut connection => answer.await,
     }
+}
+
+/// The answer with all of its body.
+async fn whole(response: Response<Incoming>, cap: usize) -> Result<Fetched, FetchError> {
+    let (head, mut body) = response.into_parts();
+    let mut read = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|e| failure(&e))?;
+        if let Ok(data) = frame.into_data() {
+            if read.len() + data.len() > cap {
+                return Err(FetchError::TooBig(cap));
+            }
+            read.extend_from_slice(&data);
+        }
+    }
+    Ok(Fetched {
+        status: head.status,
+        headers: head.headers,
+        body: read.freeze(),
+    })
 }
 
 fn failure(e: &hyper::Error) -> FetchError {

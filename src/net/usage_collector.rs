@@ -1,7 +1,7 @@
 //! Sends usage events to an HTTP collector (product section 7).
 //!
 //! Owns: the queue, batches, tries again. Leaves to others: what an event is (`wire::usage_event`), one
-//! POST (`fetch`).
+//! POST and the connection that stays for the next (`fetch`).
 //!
 //! Whoever hands an event over never waits. A batch is sent until the collector takes it, with the same
 //! ids each time, so that what arrived twice is counted once; what the queue cannot hold meanwhile is
@@ -13,13 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderName;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::client_tls::ClientTls;
-use super::fetch::{self, Limits};
+use super::fetch::{Kept, Limits};
 use crate::rules::addresses::authority;
 use crate::rules::worker::backoff;
 use crate::wire::usage_event::{UsageBatch, UsageEvent};
@@ -98,7 +97,9 @@ impl Collector {
         let (queue, received) = mpsc::channel(size);
         let (closing, closed) = watch::channel(false);
         let counts = Arc::<Counts>::default();
+        let a = &address;
         let sender = Sender {
+            way: Kept::new(&a.host, a.port, a.tls.clone(), LIMITS),
             address,
             jitter: Box::new(jitter),
             counts: counts.clone(),
@@ -174,6 +175,7 @@ enum Said {
 }
 
 struct Sender {
+    way: Kept,
     address: CollectorAddress,
     jitter: Box<dyn Fn() -> f64 + Send + Sync>,
     counts: Arc<Counts>,
@@ -288,17 +290,7 @@ impl Sender {
     }
 
     async fn post(&self, body: Bytes) -> Said {
-        let a = &self.address;
-        let none: [(HeaderName, http::HeaderValue); 0] = [];
-        let answer = fetch::post_json(
-            &a.host,
-            a.port,
-            a.tls.as_ref(),
-            &a.path,
-            &none,
-            body,
-            LIMITS,
-        );
+        let answer = self.way.post_json(&self.address.path, &[], body);
         match answer.await {
             Ok(answer) if answer.status.is_success() => Said::Taken,
             Ok(answer) => match answer.status.as_u16() {

@@ -1,14 +1,15 @@
 //! Connections of workers: taken, bounded, served.
 //!
-//! Owns: the accept loop, handshakes, the numbers of connections, time-outs of heads and idleness.
-//! Leaves to others: what a request has to show (`gate`).
+//! Owns: the accept loop, handshakes, time-outs of heads and idleness, which connections stay.
+//! Leaves to others: what a request has to show (`gate`), the numbers of connections (`seats`).
 //! The loop is our own since jsonrpsee's knows no TLS and no time-outs.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderValue;
+use http::header::CONNECTION;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -19,20 +20,18 @@ use tokio::time::timeout;
 
 use super::gate::Gate;
 use super::methods::Registry;
+use super::seats::{Seat, Seats};
 use crate::net::listen;
 use crate::net::server_tls::ServerTls;
-
-/// Connections at once, of all workers.
-const CONNECTIONS: usize = 1024;
-
-/// Connections at once from one address: one host cannot keep the others out.
-const FROM_ONE: usize = 128;
 
 /// A handshake takes no longer.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// A head takes no longer, and a connection is not idle for longer.
+/// A head takes no longer, and a connection is not idle for longer, unless beats are further apart.
 const HEAD: Duration = Duration::from_secs(30);
+
+/// Beats that are so far apart may have a connection each.
+const LONGEST_IDLE: Duration = Duration::from_secs(120);
 
 /// Bytes of a head.
 const HEAD_BYTES: usize = 16 * 1024;
@@ -45,8 +44,10 @@ pub(super) async fn run(
     listener: TcpListener,
     tls: Option<Arc<ServerTls>>,
     registry: Arc<Registry>,
+    staying: usize,
     stop: StopHandle,
 ) {
+    let idle = idle(Duration::from_millis(registry.fleet.limits().beat_ms));
     let gate = match Gate::new(registry, stop.clone()) {
         Ok(gate) => Arc::new(gate),
         Err(e) => {
@@ -54,7 +55,7 @@ pub(super) async fn run(
             return;
         },
     };
-    let seats = Arc::new(Seats::default());
+    let seats = Arc::new(Seats::new(staying));
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -72,17 +73,33 @@ pub(super) async fn run(
             tracing::debug!(%peer, "too many registry connections; one was refused");
             continue;
         };
-        let connection = connection(stream, peer, tls.clone(), gate.clone(), stop.clone());
-        tokio::spawn(async move {
-            connection.await;
-            drop(seat);
-        });
+        let guest = Guest { peer, seat, idle };
+        tokio::spawn(connection(
+            stream,
+            guest,
+            tls.clone(),
+            gate.clone(),
+            stop.clone(),
+        ));
     }
+}
+
+/// How long a connection may be idle where beats are so far apart: one that is closed with each beat
+/// on its way would be made for nothing.
+fn idle(beat: Duration) -> Duration {
+    HEAD.max((2 * beat).min(LONGEST_IDLE))
+}
+
+/// Who is connected.
+struct Guest {
+    peer: IpAddr,
+    seat: Seat,
+    idle: Duration,
 }
 
 async fn connection(
     stream: TcpStream,
-    peer: IpAddr,
+    guest: Guest,
     tls: Option<Arc<ServerTls>>,
     gate: Arc<Gate>,
     stop: StopHandle,
@@ -91,10 +108,11 @@ async fn connection(
         return;
     }
     let Some(tls) = tls else {
-        return serve(stream, peer, gate, stop).await;
+        return serve(stream, guest, gate, stop).await;
     };
+    let peer = guest.peer;
     match timeout(HANDSHAKE, tls.accept(stream)).await {
-        Ok(Ok(stream)) => serve(stream, peer, gate, stop).await,
+        Ok(Ok(stream)) => serve(stream, guest, gate, stop).await,
         Ok(Err(e)) => {
             tracing::debug!(%peer, error = %e, "a TLS handshake with the registry failed")
         },
@@ -102,17 +120,27 @@ async fn connection(
     }
 }
 
-async fn serve<S>(stream: S, peer: IpAddr, gate: Arc<Gate>, stop: StopHandle)
+async fn serve<S>(stream: S, guest: Guest, gate: Arc<Gate>, stop: StopHandle)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let Guest { peer, seat, idle } = guest;
+    // It ends with the service, so with the connection.
+    let seat = Arc::new(seat);
     let service = service_fn(move |request| {
-        let gate = gate.clone();
-        async move { Ok::<_, std::convert::Infallible>(gate.answer(request, peer).await) }
+        let (gate, seat) = (gate.clone(), seat.clone());
+        async move {
+            let (mut answer, key) = gate.answer(request, peer).await;
+            if key.is_some_and(|key| !seat.stay(&key)) {
+                let close = HeaderValue::from_static("close");
+                answer.headers_mut().insert(CONNECTION, close);
+            }
+            Ok::<_, std::convert::Infallible>(answer)
+        }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD)
+        .header_read_timeout(idle)
         .max_buf_size(HEAD_BYTES)
         .serve_connection(TokioIo::new(stream), service);
     let mut served = std::pin::pin!(served);
@@ -128,62 +156,15 @@ where
     }
 }
 
-/// Connections now, by address.
-#[derive(Default)]
-struct Seats(Mutex<HashMap<IpAddr, usize>>);
-
-/// One connection's right to be.
-struct Seat {
-    seats: Arc<Seats>,
-    peer: IpAddr,
-}
-
-impl Seat {
-    fn take(seats: &Arc<Seats>, peer: IpAddr) -> Option<Self> {
-        let mut taken = seats.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: usize = taken.values().sum();
-        let own = taken.get(&peer).copied().unwrap_or(0);
-        if all >= CONNECTIONS || own >= FROM_ONE {
-            return None;
-        }
-        taken.insert(peer, own + 1);
-        drop(taken);
-        Some(Self {
-            seats: seats.clone(),
-            peer,
-        })
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let mut taken = self.seats.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match taken.get_mut(&self.peer) {
-            Some(own) if *own > 1 => *own -= 1,
-            _ => {
-                taken.remove(&self.peer);
-            },
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::Ipv4Addr;
 
     #[test]
-    fn one_address_cannot_take_every_seat_and_all_come_back() {
-        let seats = Arc::new(Seats::default());
-        let at = |n: u16| IpAddr::from(Ipv4Addr::from(0x0a00_0000 + u32::from(n)));
-        let mut held: Vec<_> = (0..FROM_ONE)
-            .filter_map(|_| Seat::take(&seats, at(0)))
-            .collect();
-        assert_eq!(held.len(), FROM_ONE);
-        assert!(Seat::take(&seats, at(0)).is_none());
-        held.extend((1..2_000).filter_map(|n| Seat::take(&seats, at(n))));
-        assert_eq!(held.len(), CONNECTIONS);
-        held.clear();
-        assert!(seats.0.lock().unwrap().is_empty());
+    fn a_connection_outlasts_the_time_between_two_beats_within_reason() {
+        for (beat, want) in [(0, 30), (5, 30), (15, 30), (20, 40), (60, 120), (600, 120)] {
+            let idle = idle(Duration::from_secs(beat));
+            assert_eq!(idle, Duration::from_secs(want), "{beat}");
+        }
     }
 }

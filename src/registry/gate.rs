@@ -128,31 +128,33 @@ impl Gate {
         })
     }
 
-    /// The answer to a request. A panic under it is an answer too.
+    /// The answer to a request, and the name of the key that it showed. A panic under it is an answer
+    /// too.
     pub(super) async fn answer(
         &self,
         request: Request<Incoming>,
         peer: IpAddr,
-    ) -> Response<HttpBody> {
+    ) -> (Response<HttpBody>, Option<String>) {
         let answered = AssertUnwindSafe(self.admit(request, peer))
             .catch_unwind()
             .await;
-        match answered {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(refused)) => refused.answer(),
+        let refused = match answered {
+            Ok(Ok((answer, key))) => return (answer, Some(key)),
+            Ok(Err(refused)) => refused,
             Err(_) => {
                 tracing::error!("a registry call panicked");
                 let text = "the call failed inside the gateway; its log has more";
-                Refused::new(StatusCode::INTERNAL_SERVER_ERROR, INTERNAL, text).answer()
+                Refused::new(StatusCode::INTERNAL_SERVER_ERROR, INTERNAL, text)
             },
-        }
+        };
+        (refused.answer(), None)
     }
 
     async fn admit(
         &self,
         request: Request<Incoming>,
         peer: IpAddr,
-    ) -> Result<Response<HttpBody>, Refused> {
+    ) -> Result<(Response<HttpBody>, String), Refused> {
         let (mut head, body) = request.into_parts();
         let admitted = match form(&head.method, head.uri.path(), &head.headers) {
             Ok(()) => self.caller(&head.headers, peer).await,
@@ -194,17 +196,19 @@ impl Gate {
             },
         };
         head.headers.remove(AUTHORIZATION);
+        let key = caller.key.name.clone();
         head.extensions.insert(caller);
         let mut rpc = self
             .rpc
             .clone()
             .build(self.methods.clone(), self.stop.clone());
         let answered = rpc.call(Request::from_parts(head, body)).await;
-        answered.map_err(|e| {
+        let answer = answered.map_err(|e| {
             tracing::error!(error = %e, "a registry call failed");
             let text = "the call failed inside the gateway; its log has more";
             Refused::new(StatusCode::INTERNAL_SERVER_ERROR, INTERNAL, text)
-        })
+        })?;
+        Ok((answer, key))
     }
 
     async fn caller(&self, headers: &HeaderMap, peer: IpAddr) -> Result<Caller, Refused> {

@@ -10,6 +10,7 @@ mod gate;
 mod methods;
 mod quota;
 pub mod resolve;
+mod seats;
 
 use std::io;
 use std::net::SocketAddr;
@@ -42,6 +43,8 @@ pub struct Options {
     pub allowed_endpoints: Vec<IpNet>,
     /// Registrations of one key.
     pub registrations: PerMinute,
+    /// Connections of workers that stay between two calls; more of them have one a call.
+    pub staying: usize,
     /// Finds the addresses of an endpoint's host.
     pub resolver: Arc<dyn Resolve>,
     /// Gives milliseconds and never goes back: for the rates alone.
@@ -49,7 +52,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// On this address, with the system's resolver and clock, 60 registrations a minute.
+    /// On this address, with the system's resolver and clock, 60 registrations a minute, and 1,024
+    /// connections that stay.
     pub fn standard(listen: SocketAddr) -> Self {
         let begun = std::time::Instant::now();
         Self {
@@ -57,6 +61,7 @@ impl Options {
             tls: None,
             allowed_endpoints: Vec::new(),
             registrations: PerMinute::new(60),
+            staying: 1024,
             resolver: Arc::new(SystemResolver),
             clock: Arc::new(move || u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX)),
         }
@@ -127,6 +132,7 @@ pub fn start(options: Options, fleet: Arc<dyn Fleet>) -> Result<Server, StartErr
         tls,
         allowed_endpoints,
         registrations,
+        staying,
         resolver,
         clock,
     } = options;
@@ -143,7 +149,7 @@ pub fn start(options: Options, fleet: Arc<dyn Fleet>) -> Result<Server, StartErr
         quotas: Quotas::new(registrations, clock),
     });
     let (stop, handle) = stop_channel();
-    let accepting = tokio::spawn(accept::run(listener, tls, registry, stop));
+    let accepting = tokio::spawn(accept::run(listener, tls, registry, staying, stop));
     Ok(Server {
         address,
         handle,

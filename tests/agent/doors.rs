@@ -14,7 +14,7 @@ use crate::support::engine::{Engine, Gate, Reply};
 use crate::support::{free_port, wait_for};
 
 /// A certificate for 127.0.0.1 in this world, as `c.pem`.
-fn certificate(world: &World) -> ServerTls {
+pub fn certificate(world: &World) -> ServerTls {
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
     let c = world.file("c.pem", &made.cert.pem());
     let k = world.file("k.pem", &made.signing_key.serialize_pem());

@@ -206,9 +206,21 @@ pub fn agent(
     url: &str,
     more: &[&str],
 ) -> Process {
+    agent_at(world, &gateway.address(), key, engine, url, more)
+}
+
+/// The same, of a registry that is reached at this address.
+pub fn agent_at(
+    world: &World,
+    registry: &str,
+    key: &str,
+    engine: &str,
+    url: &str,
+    more: &[&str],
+) -> Process {
     let mut command = world.command(&["agent", "--node-id", "w1"]);
     command
-        .args(["--proxy-addr", &gateway.address(), "--engine", engine])
+        .args(["--proxy-addr", registry, "--engine", engine])
         .args(["--engine-url", url, "--endpoint", url])
         .args(more)
         .env("NODE_KEY", key)

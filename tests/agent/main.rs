@@ -10,7 +10,9 @@
 #[allow(dead_code, reason = "each suite uses a part of the support")]
 mod support;
 
+mod connection;
 mod course;
 mod doors;
 mod engines;
 mod gateway;
+mod relay;

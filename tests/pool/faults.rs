@@ -9,7 +9,7 @@ use nvpair_proxy::rules::ids::NodeId;
 use nvpair_proxy::rules::pool::blame::Blame;
 use nvpair_proxy::rules::pool::limits::Limits;
 use nvpair_proxy::rules::pool::record::Beat;
-use nvpair_proxy::store::pool::{Admission, PoolStore, RedisStore, StoreDown, Taken};
+use nvpair_proxy::store::pool::{Admission, PoolStore, RedisStore, StoreDown, Taken, system_clock};
 
 use crate::redis::Redis;
 use crate::world::{ParseAddress, TTL, World, granted, outcome, registration, session};
@@ -332,4 +332,36 @@ async fn each_call_of_the_request_path_is_one_command() {
         .iter()
         .filter(|l| l.to_lowercase().contains("\"evalsha\""));
     assert_eq!((scripts.count(), seen.len()), (40, 40), "{seen:#?}");
+}
+
+#[test]
+fn whoever_asks_first_its_connection_lives_where_the_store_was_made() {
+    let Some(redis) = Redis::start(None) else {
+        return;
+    };
+    let build = || {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        runtime.worker_threads(1).enable_all().build().unwrap()
+    };
+    let (home, other) = (build(), build());
+    let store = {
+        let _inside = home.enter();
+        let address = redis.address().parse_address();
+        RedisStore::for_tests(address, Limits::default(), system_clock()).unwrap()
+    };
+    other.block_on(store.fleet()).unwrap();
+    // The one that asks is a client, too.
+    let connections = || {
+        let list = redis.ask(&["CLIENT", "LIST"]);
+        let others = list
+            .lines()
+            .filter(|l| l.starts_with("id=") && !l.contains("cmd=client"));
+        let ids = others.filter_map(|l| l.split(' ').next());
+        ids.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let before = connections();
+    assert_eq!(before.len(), 1);
+    drop(other);
+    home.block_on(store.fleet()).unwrap();
+    assert_eq!(connections(), before, "it is the same one still");
 }

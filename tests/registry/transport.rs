@@ -133,6 +133,76 @@ async fn a_silent_or_slow_caller_is_let_go() {
     assert!(answer.error().1.contains("10 s"), "{answer:?}");
 }
 
+/// A call on a connection that the caller would keep; the head of its answer, in lower case.
+async fn kept_call(stream: &mut TcpStream, key: &str) -> String {
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "node/unregister",
+        "params": {"node_id": "x", "session": "x"}})
+    .to_string();
+    let head = format!(
+        "POST / HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        answer.push(stream.read_u8().await.unwrap());
+    }
+    let head = String::from_utf8(answer).unwrap().to_ascii_lowercase();
+    let length = head.split("content-length: ").nth(1).unwrap();
+    let length = length.split("\r\n").next().unwrap().parse().unwrap();
+    stream.read_exact(&mut vec![0; length]).await.unwrap();
+    head
+}
+
+#[tokio::test]
+async fn a_fleet_behind_one_address_keeps_a_connection_a_worker() {
+    let rig = Rig::start();
+    let at = rig.server.address();
+    let mut held = Vec::new();
+    // A stranger may have 128 of one address.
+    for n in 0..140 {
+        let key = rig.key(&format!("w{n}"), &["10.0.0.0/8"]).await;
+        let mut stream = TcpStream::connect(at).await.unwrap();
+        let head = kept_call(&mut stream, &key).await;
+        assert!(
+            head.starts_with("http/1.1 200") && !head.contains("connection:"),
+            "{n}: {head}"
+        );
+        held.push((stream, key));
+    }
+    for (stream, key) in &mut held {
+        kept_call(stream, key).await;
+    }
+}
+
+#[tokio::test]
+async fn strangers_are_bounded_by_their_address_however_long_they_keep_a_connection() {
+    let rig = Rig::start();
+    let at = rig.server.address();
+    let mut held = Vec::new();
+    for _ in 0..128 {
+        let mut stream = TcpStream::connect(at).await.unwrap();
+        let head = kept_call(&mut stream, "ktms_node_nobody").await;
+        assert!(head.starts_with("http/1.1 401"), "{head}");
+        held.push(stream);
+    }
+    let mut more = TcpStream::connect(at).await.unwrap();
+    // Closed without a word; a reset is as good.
+    assert_eq!(more.read(&mut [0; 8]).await.unwrap_or(0), 0);
+}
+
+#[tokio::test]
+async fn without_room_for_connections_that_stay_every_call_is_answered_all_the_same() {
+    let rig = Rig::with(|options| options.staying = 0);
+    let key = rig.key("w1", &["10.0.0.0/8"]).await;
+    for _ in 0..2 {
+        let mut stream = TcpStream::connect(rig.server.address()).await.unwrap();
+        let head = kept_call(&mut stream, &key).await;
+        assert!(head.starts_with("http/1.1 200") && head.contains("connection: close\r\n"));
+    }
+}
+
 #[tokio::test]
 async fn a_stopped_registry_answers_what_it_has_and_frees_its_port() {
     let rig = Rig::start();
@@ -142,9 +212,12 @@ async fn a_stopped_registry_answers_what_it_has_and_frees_its_port() {
         200
     );
     let address = rig.server.address();
-    // One that is connected and idle does not hold it up.
+    // Those that are connected and idle do not hold it up.
     let _idle = TcpStream::connect(address).await.unwrap();
+    let mut kept = TcpStream::connect(address).await.unwrap();
+    kept_call(&mut kept, &key).await;
     rig.server.stop().await;
+    assert_eq!(kept.read(&mut [0; 8]).await.unwrap(), 0);
     std::net::TcpListener::bind(address).unwrap();
 }
 

@@ -85,15 +85,14 @@ fn what_may_be_taken_later_is_sent_again() {
         t["dropped"] == 1 && t["sent"] == 1
     });
     assert_eq!(collector.engine.hits(), 3);
-    let bodies: Vec<_> = collector
-        .engine
-        .requests()
-        .into_iter()
-        .map(|r| r.body)
-        .collect();
+    let sent = collector.engine.requests();
     assert!(
-        bodies.iter().all(|b| *b == bodies[0]),
+        sent.iter().all(|r| r.body == sent[0].body),
         "the same document each time"
+    );
+    assert!(
+        sent.iter().all(|r| r.connection == sent[0].connection),
+        "over one connection"
     );
 }
 

@@ -31,6 +31,7 @@ struct Peer {
     port: u16,
     does: watch::Sender<Does>,
     batches: Arc<Mutex<Vec<Vec<String>>>>,
+    connections: Arc<AtomicU64>,
 }
 
 impl Peer {
@@ -40,12 +41,14 @@ impl Peer {
             port: listener.local_addr().unwrap().port(),
             does: watch::Sender::new(does),
             batches: Arc::default(),
+            connections: Arc::default(),
         };
         let served = peer.clone();
         tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 let peer = served.clone();
+                peer.connections.fetch_add(1, Ordering::Relaxed);
                 let answer = move |r: Request<Incoming>| {
                     let peer = peer.clone();
                     async move { Ok::<_, hyper::Error>(peer.answer(r).await) }
@@ -100,6 +103,18 @@ async fn until(so: impl Fn() -> bool) {
         sleep(Duration::from_millis(20)).await;
     }
     panic!("waited in vain");
+}
+
+#[tokio::test(start_paused = true)]
+async fn batches_go_over_one_connection() {
+    let peer = Peer::start(Does::Take).await;
+    let (collector, _sending) = Collector::start(peer.address(), || 1.0);
+    for n in 1..=3 {
+        collector.send(event(n));
+        until(|| collector.sent() == n).await;
+    }
+    assert_eq!(peer.batches().len(), 3);
+    assert_eq!(peer.connections.load(Ordering::Relaxed), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,13 +6,19 @@
 //! The library's manager connects again after an error of the socket. Two cases it cannot see are
 //! seen here: a server that was demoted to a replica (`READONLY`), and a connection whose other end
 //! is silent, because its host went away without a word.
+//!
+//! It may be asked from another runtime than the one it was made in. What it spawns is in its own all
+//! the same: a connection is not served by whoever happened to need it first.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ::redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use ::redis::{Client, ErrorKind, FromRedisValue, RedisError, ServerErrorKind};
+use tokio::runtime::Handle;
 
 use super::super::{StoreDown, Version};
 use super::scripts::Script;
@@ -30,11 +36,13 @@ pub(super) struct Link {
     /// For a connection, and for an answer.
     timeout: Duration,
     manager: Mutex<(ConnectionManager, Instant)>,
+    home: Handle,
     /// Time-outs in a row.
     silent: AtomicU32,
 }
 
 impl Link {
+    /// Inside the runtime that is to serve it.
     pub(super) fn new(address: RedisAddress, timeout: Duration) -> Result<Self, StoreDown> {
         let wrong = |e: RedisError| StoreDown {
             reason: address.masked(&format!("{address}: {e}")),
@@ -46,6 +54,7 @@ impl Link {
             client,
             address,
             timeout,
+            home: Handle::current(),
             silent: AtomicU32::new(0),
         })
     }
@@ -62,14 +71,15 @@ impl Link {
             call.arg(*arg);
         }
         let mut connection = self.connection();
-        let answer = call.invoke_async(&mut connection).await;
+        let answer = self.at_home(call.invoke_async(&mut connection)).await;
         self.judge(answer)
     }
 
     pub(super) async fn version(&self) -> Result<Version, StoreDown> {
         let mut connection = self.connection();
         let mut get = ::redis::cmd("GET");
-        let answer = get.arg("node:version").query_async(&mut connection).await;
+        let answer = get.arg("node:version").query_async(&mut connection);
+        let answer = self.at_home(answer).await;
         Ok(self.judge::<Option<Version>>(answer)?.unwrap_or(0))
     }
 
@@ -79,6 +89,15 @@ impl Link {
         StoreDown {
             reason: self.address.masked(&reason),
         }
+    }
+
+    async fn at_home<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            let _home = self.home.enter();
+            work.as_mut().poll(context)
+        })
+        .await
     }
 
     fn connection(&self) -> ConnectionManager {
@@ -112,6 +131,7 @@ impl Link {
         if manager.1.elapsed() < RENEW_EVERY {
             return;
         }
+        let _home = self.home.enter();
         if let Ok(new) = connect(&self.client, self.timeout) {
             *manager = (new, Instant::now());
             self.silent.store(0, Ordering::Relaxed);
