@@ -6,6 +6,8 @@
 //! Leaves to others: how a value is read (`reader`, `kinds`), what it becomes (`file` and the
 //! sections' files).
 
+use crate::rules::pool::limits;
+
 /// What a key takes. Whatever is not a text may also be written as one, so that it can come from a
 /// variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +112,14 @@ const fn needed(name: &'static str, shape: Shape, help: &'static str) -> Key {
         required: true,
         ..live(name, shape, "", help)
     }
+}
+
+const fn span((least, most): limits::Range<u64>) -> Shape {
+    Shape::Span(least, most)
+}
+
+const fn number((least, most): limits::Range<u32>) -> Shape {
+    Shape::Number(least, most)
 }
 
 const SECOND: u64 = 1_000;
@@ -341,67 +351,67 @@ pub const POOL: Section = Section {
             "store",
             Shape::Secret,
             "memory",
-            "\"memory\", or redis://… or rediss://… for a store that several gateways share.",
+            "\"memory\", or redis://… for a store that several gateways share.",
         ),
         fixed(
             "heartbeat_ttl",
-            Shape::Span(SECOND, HOUR),
+            span(limits::TTL),
             "15s",
-            "Silence after which a node counts as gone.",
+            "Silence after which a node counts as gone; at least two heartbeats.",
         ),
         fixed(
             "heartbeat_interval",
-            Shape::Span(SECOND, HOUR),
+            span(limits::BEAT),
             "5s",
-            "Time between two heartbeats of a node; below heartbeat_ttl.",
+            "Time between two heartbeats of a node; at most half of heartbeat_ttl.",
         ),
         fixed(
             "sweep_interval",
-            Shape::Span(100, HOUR),
+            span(limits::SWEEP),
             "5s",
             "Time between two looks for nodes that fell silent.",
         ),
         fixed(
             "retention",
-            Shape::Span(MINUTE, 365 * DAY),
+            span(limits::RETENTION),
             "24h",
             "How long a node that is gone is remembered; above heartbeat_ttl.",
         ),
         fixed(
             "breaker_failures",
-            Shape::Number(1, 1000),
+            number(limits::FAILURES),
             "5",
             "Failures in a row that take a node out.",
         ),
         fixed(
             "breaker_cooldown",
-            Shape::Span(SECOND, DAY),
+            span(limits::COOLDOWN),
             "30s",
             "Time until such a node gets one trial.",
         ),
         fixed(
             "suspect_temperature",
-            Shape::Number(1, 200),
+            number(limits::TEMPERATURE),
             "88",
             "GPU temperature in °C from which a node is used only if no healthy one is left.",
         ),
         fixed(
             "suspect_utilization",
-            Shape::Number(1, 100),
+            number(limits::UTILIZATION),
             "98",
-            "GPU utilisation in percent from which the same holds.",
+            "GPU utilisation in percent from which the same holds; 101 = never.",
         ),
         fixed(
             "lease_ttl",
-            Shape::Span(SECOND, HOUR),
+            span(limits::LEASE),
             "30s",
             "How long a request's slot outlives its gateway.",
         ),
         fixed(
             "lease_renewal",
-            Shape::Span(100, HOUR),
+            span(limits::RENEWAL),
             "10s",
-            "Time between two renewals of a slot; below lease_ttl.",
+            "Time between two renewals of a slot; at most half of lease_ttl.",
         ),
         fixed(
             "allowed_endpoints",

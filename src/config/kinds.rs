@@ -13,13 +13,14 @@ use http::HeaderValue;
 use ipnet::IpNet;
 
 use super::http_url::HttpUrl;
-use super::node_url::{NodeUrl, is_host};
+use super::node_url::NodeUrl;
 use super::reader::Plain;
 use crate::rules::addresses::{loopback, parse_ip, without_brackets};
 use crate::rules::engine::EngineId;
 use crate::rules::nearest::closest;
 use crate::rules::secret::Secret;
 use crate::rules::units::{duration_text, parse_duration, parse_size};
+use crate::rules::url::is_host;
 
 /// Any text.
 pub fn text(key: &str, value: Plain) -> Result<String, String> {

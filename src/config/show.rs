@@ -201,8 +201,8 @@ impl Builder<'_> {
     fn pool(&self, p: &PoolSettings) -> Table {
         let span = |d| json!(duration_text(d));
         let store = match &p.store {
-            StoreSetting::Memory => "memory",
-            StoreSetting::Redis(redis) => &redis.shown,
+            StoreSetting::Memory => "memory".to_owned(),
+            StoreSetting::Redis(redis) => redis.to_string(),
         };
         let networks = p.allowed_endpoints.iter().map(|n| json!(n.to_string()));
         let networks = match p.allowed_endpoints.is_empty() {

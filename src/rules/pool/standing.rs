@@ -128,9 +128,9 @@ pub fn broken(breaker: &Breaker, now_ms: u64) -> Option<(String, bool)> {
 fn suspect(record: &Record, limits: &Limits) -> Option<String> {
     let beat = record.beat.as_ref()?;
     let hot = beat.gpu_temperature_c;
-    let hot = hot.filter(|t| *t >= limits.suspect_temperature);
+    let hot = hot.filter(|t| *t >= limits.suspect_temperature.into());
     let busy = beat.gpu_utilization_percent;
-    let busy = busy.filter(|u| *u >= limits.suspect_utilization);
+    let busy = busy.filter(|u| *u >= limits.suspect_utilization.into());
     let hot = hot.map(|t| {
         let limit = limits.suspect_temperature;
         format!("GPU at {t} \u{b0}C (limit {limit})")
