@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use super::budget;
 use super::client_key::Over;
-use super::outcome::{Effort, Failure, is_refusal, is_retryable};
-use super::provider::verdict::passes_on;
+use super::outcome::{Effort, Failure, is_retryable};
+use super::provider::verdict::{is_refusal, passes_on};
 
 /// What the driver has to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
