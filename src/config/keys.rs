@@ -6,6 +6,10 @@
 //! Leaves to others: how a value is read (`reader`, `kinds`), what it becomes (`file` and the
 //! sections' files).
 
+use super::file::{GATES, LEVELS};
+use super::telemetry::OtlpProtocol;
+use crate::rules::log_level::LogFormat;
+use crate::rules::policy::Policy;
 use crate::rules::pool::limits;
 
 /// What a key takes. Whatever is not a text may also be written as one, so that it can come from a
@@ -135,7 +139,7 @@ pub const TOP: Section = Section {
     keys: &[
         live(
             "policy",
-            Shape::Words(&["weighted", "ordered"]),
+            Shape::Words(&[Policy::Weighted.as_str(), Policy::Ordered.as_str()]),
             "weighted",
             "How a node is chosen without a broker: by own load and warmth, or by id.",
         ),
@@ -183,7 +187,7 @@ pub const TOP: Section = Section {
         ),
         live(
             "commit_gate",
-            Shape::Words(&["framing", "first-byte"]),
+            Shape::Words(&[GATES[0].0, GATES[1].0]),
             "framing",
             "What commits an event stream: its first content, or its first byte of any kind.",
         ),
@@ -316,13 +320,13 @@ pub const LOG: Section = Section {
     keys: &[
         live(
             "level",
-            Shape::Words(&["debug", "info", "warn", "error"]),
+            Shape::Words(&[LEVELS[0].0, LEVELS[1].0, LEVELS[2].0, LEVELS[3].0]),
             "",
             "Threshold; without it info, or warn at a terminal.",
         ),
         fixed(
             "format",
-            Shape::Words(&["text", "json"]),
+            Shape::Words(&[LogFormat::Text.as_str(), LogFormat::Json.as_str()]),
             "text",
             "Form of its lines.",
         ),
@@ -522,7 +526,10 @@ pub const TELEMETRY: Section = Section {
         ),
         live(
             "protocol",
-            Shape::Words(&["http/json", "http/protobuf"]),
+            Shape::Words(&[
+                OtlpProtocol::HttpJson.as_str(),
+                OtlpProtocol::HttpProtobuf.as_str(),
+            ]),
             "http/json",
             "Form of the bodies.",
         ),

@@ -10,6 +10,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::engine::EngineId;
+use super::gateway::POOL;
 use super::ids::NodeId;
 use super::key_form::{self, KeyHash, RANDOM_BYTES, pattern_matches};
 use super::pool::key as node_key;
@@ -27,8 +28,6 @@ pub const MAX_REQUESTS: u32 = 1_000_000;
 
 /// Grants everything.
 const ALL: &str = "all";
-/// The target that is every pool node.
-const POOL: &str = "pool";
 /// In front of a virtual model's name.
 const VIRTUAL: &str = "virtual";
 /// Any target, before a model.

@@ -292,6 +292,9 @@ const fn list(path: &'static str, shape: ListShape, upstream: &'static str) -> R
     }
 }
 
+/// The gateway's port where nobody names one.
+pub const GATEWAY_PORT: u16 = 4000;
+
 /// The engines, in the order in which they are always listed.
 pub static ENGINES: [Engine; 3] = [
     Engine {
@@ -400,9 +403,9 @@ static GATEWAY: Engine = Engine {
     display: "gateway",
     component: "gateway-proxy",
     service_key: "gw",
-    facade_port: 4000,
+    facade_port: GATEWAY_PORT,
     moved_port: 4001,
-    standalone_port: 4000,
+    standalone_port: GATEWAY_PORT,
     fallback_port: 4001,
     never_restored: None,
     port_file: "gateway-proxy-port.json",
