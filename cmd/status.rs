@@ -6,9 +6,7 @@ use std::time::Duration;
 use nvpair_proxy::control::client::{ControlApiClient, ControlClient};
 use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::units::human_age;
-use nvpair_proxy::wire::control::{
-    DoorStatus, Mode, NodeKind, NodeState, NodeStatus, Status, TelemetryStatus,
-};
+use nvpair_proxy::wire::control::{DoorStatus, Mode, NodeStatus, Status, TelemetryStatus};
 use nvpair_proxy::wire::pool::PoolUsage;
 
 use crate::cli::{Globals, StatusArgs};
@@ -287,33 +285,12 @@ fn narrow(status: &Status, look: &Look) -> String {
     format!("{table}  LOAD = pending + pressure + reserved\n")
 }
 
-/// The word for how a node is known, as in JSON.
-pub fn kind(kind: NodeKind) -> &'static str {
-    match kind {
-        NodeKind::Local => "local",
-        NodeKind::Manual => "manual",
-        NodeKind::Peer => "peer",
-        NodeKind::Sample => "sample",
-        NodeKind::Pool => "pool",
-    }
-}
-
-/// The word for how a node is, as in JSON.
-pub fn state(state: NodeState) -> &'static str {
-    match state {
-        NodeState::Healthy => "healthy",
-        NodeState::Unreachable => "unreachable",
-        NodeState::Unknown => "unknown",
-        NodeState::Resting => "resting",
-    }
-}
-
 fn common(status: &Status, node: &NodeStatus) -> [String; 6] {
     [
         names::label(status, node).to_owned(),
         node.engine.spec().display.to_owned(),
-        kind(node.kind).to_owned(),
-        state(node.state).to_owned(),
+        node.kind.as_str().to_owned(),
+        node.state.as_str().to_owned(),
         node.models.len().to_string(),
         output::list(&node.warm),
     ]

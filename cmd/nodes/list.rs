@@ -12,7 +12,7 @@ use crate::connect::with_daemon;
 use crate::errors::CliError;
 use crate::names;
 use crate::output::{self, Fit, Look};
-use crate::status::{kind, no_nodes, state};
+use crate::status::no_nodes;
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -61,8 +61,8 @@ fn table(status: &Status, nodes: &[&NodeStatus], look: &Look) -> String {
         [
             names::label(status, n).to_owned(),
             n.engine.spec().display.to_owned(),
-            kind(n.kind).to_owned(),
-            state(n.state).to_owned(),
+            n.kind.as_str().to_owned(),
+            n.state.as_str().to_owned(),
             output::dash(n.address.as_ref()),
             n.models.len().to_string(),
             n.reason.clone().unwrap_or_default(),

@@ -32,7 +32,8 @@ const POLICIES: [(&str, Policy); 2] = [
     (Policy::Weighted.as_str(), Policy::Weighted),
     (Policy::Ordered.as_str(), Policy::Ordered),
 ];
-const GATES: [(&str, bool); 2] = [("framing", false), ("first-byte", true)];
+/// The words for what commits an event stream, and whether it is the first byte of any kind.
+pub(super) const GATES: [(&str, bool); 2] = [("framing", false), ("first-byte", true)];
 /// The words for the log's threshold.
 pub const LEVELS: [(&str, LogLevel); 4] = [
     LogLevel::Debug.word(),

@@ -11,9 +11,11 @@ use toml::de::{DeTable, DeValue};
 use super::file::NodeSetting;
 use super::http_url::HttpUrl;
 use super::keys;
-use super::kinds::{self, POOL};
+use super::kinds;
 use super::reader::{Plain, Reader, Section};
-use crate::rules::engine::EngineId;
+use crate::rules::addresses::is_loopback_host;
+use crate::rules::engine::{EngineId, GATEWAY_PORT};
+use crate::rules::gateway::POOL;
 use crate::rules::nearest::closest;
 use crate::rules::secret::Secret;
 
@@ -34,9 +36,6 @@ pub struct GatewaySettings {
     /// What callers beyond loopback are met with.
     pub tls: Option<TlsFiles>,
 }
-
-/// The gateway's port where nobody names one.
-pub const GATEWAY_PORT: u16 = 4000;
 
 /// One of `[[providers]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,7 +192,8 @@ fn provider(s: &mut Section) -> Option<(bool, ProviderSetting)> {
     let api_key = s.value("api_key", &kinds::secret);
     if let (Some((at, url)), true) = (&base_url, api_key.is_some())
         && !url.tls
-        && !is_near(&url.host)
+        // Nothing on the way there can listen.
+        && !is_loopback_host(&url.host)
     {
         let text = "`base_url` is http: the key goes over the network unprotected";
         s.reader.warn(*at, text);
@@ -211,11 +211,6 @@ fn provider(s: &mut Section) -> Option<(bool, ProviderSetting)> {
         upstream_timeout: Duration::from_secs(timeout.into()),
     };
     Some((enabled, provider))
-}
-
-/// Whether nothing on the way to a host can listen.
-fn is_near(host: &str) -> bool {
-    crate::rules::addresses::is_loopback_host(host)
 }
 
 /// A list of names, or a table of our name = "its name".

@@ -6,8 +6,8 @@
 use http::Uri;
 use std::fmt;
 
-use super::node_url::{host, port};
 use crate::rules::addresses::authority;
+use crate::rules::url::{host, port};
 
 /// An http or https URL without user info, query and fragment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

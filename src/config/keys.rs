@@ -6,6 +6,12 @@
 //! Leaves to others: how a value is read (`reader`, `kinds`), what it becomes (`file` and the
 //! sections' files).
 
+use super::file::{GATES, LEVELS};
+use super::telemetry::OtlpProtocol;
+use crate::rules::log_level::LogFormat;
+use crate::rules::policy::Policy;
+use crate::rules::pool::limits;
+
 /// What a key takes. Whatever is not a text may also be written as one, so that it can come from a
 /// variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +118,14 @@ const fn needed(name: &'static str, shape: Shape, help: &'static str) -> Key {
     }
 }
 
+const fn span((least, most): limits::Range<u64>) -> Shape {
+    Shape::Span(least, most)
+}
+
+const fn number((least, most): limits::Range<u32>) -> Shape {
+    Shape::Number(least, most)
+}
+
 const SECOND: u64 = 1_000;
 const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
@@ -125,7 +139,7 @@ pub const TOP: Section = Section {
     keys: &[
         live(
             "policy",
-            Shape::Words(&["weighted", "ordered"]),
+            Shape::Words(&[Policy::Weighted.as_str(), Policy::Ordered.as_str()]),
             "weighted",
             "How a node is chosen without a broker: by own load and warmth, or by id.",
         ),
@@ -173,7 +187,7 @@ pub const TOP: Section = Section {
         ),
         live(
             "commit_gate",
-            Shape::Words(&["framing", "first-byte"]),
+            Shape::Words(&[GATES[0].0, GATES[1].0]),
             "framing",
             "What commits an event stream: its first content, or its first byte of any kind.",
         ),
@@ -306,13 +320,13 @@ pub const LOG: Section = Section {
     keys: &[
         live(
             "level",
-            Shape::Words(&["debug", "info", "warn", "error"]),
+            Shape::Words(&[LEVELS[0].0, LEVELS[1].0, LEVELS[2].0, LEVELS[3].0]),
             "",
             "Threshold; without it info, or warn at a terminal.",
         ),
         fixed(
             "format",
-            Shape::Words(&["text", "json"]),
+            Shape::Words(&[LogFormat::Text.as_str(), LogFormat::Json.as_str()]),
             "text",
             "Form of its lines.",
         ),
@@ -341,67 +355,67 @@ pub const POOL: Section = Section {
             "store",
             Shape::Secret,
             "memory",
-            "\"memory\", or redis://… or rediss://… for a store that several gateways share.",
+            "\"memory\", or redis://… for a store that several gateways share.",
         ),
         fixed(
             "heartbeat_ttl",
-            Shape::Span(SECOND, HOUR),
+            span(limits::TTL),
             "15s",
-            "Silence after which a node counts as gone.",
+            "Silence after which a node counts as gone; at least two heartbeats.",
         ),
         fixed(
             "heartbeat_interval",
-            Shape::Span(SECOND, HOUR),
+            span(limits::BEAT),
             "5s",
-            "Time between two heartbeats of a node; below heartbeat_ttl.",
+            "Time between two heartbeats of a node; at most half of heartbeat_ttl.",
         ),
         fixed(
             "sweep_interval",
-            Shape::Span(100, HOUR),
+            span(limits::SWEEP),
             "5s",
             "Time between two looks for nodes that fell silent.",
         ),
         fixed(
             "retention",
-            Shape::Span(MINUTE, 365 * DAY),
+            span(limits::RETENTION),
             "24h",
             "How long a node that is gone is remembered; above heartbeat_ttl.",
         ),
         fixed(
             "breaker_failures",
-            Shape::Number(1, 1000),
+            number(limits::FAILURES),
             "5",
             "Failures in a row that take a node out.",
         ),
         fixed(
             "breaker_cooldown",
-            Shape::Span(SECOND, DAY),
+            span(limits::COOLDOWN),
             "30s",
             "Time until such a node gets one trial.",
         ),
         fixed(
             "suspect_temperature",
-            Shape::Number(1, 200),
+            number(limits::TEMPERATURE),
             "88",
             "GPU temperature in °C from which a node is used only if no healthy one is left.",
         ),
         fixed(
             "suspect_utilization",
-            Shape::Number(1, 100),
+            number(limits::UTILIZATION),
             "98",
-            "GPU utilisation in percent from which the same holds.",
+            "GPU utilisation in percent from which the same holds; 101 = never.",
         ),
         fixed(
             "lease_ttl",
-            Shape::Span(SECOND, HOUR),
+            span(limits::LEASE),
             "30s",
             "How long a request's slot outlives its gateway.",
         ),
         fixed(
             "lease_renewal",
-            Shape::Span(100, HOUR),
+            span(limits::RENEWAL),
             "10s",
-            "Time between two renewals of a slot; below lease_ttl.",
+            "Time between two renewals of a slot; at most half of lease_ttl.",
         ),
         fixed(
             "allowed_endpoints",
@@ -512,7 +526,10 @@ pub const TELEMETRY: Section = Section {
         ),
         live(
             "protocol",
-            Shape::Words(&["http/json", "http/protobuf"]),
+            Shape::Words(&[
+                OtlpProtocol::HttpJson.as_str(),
+                OtlpProtocol::HttpProtobuf.as_str(),
+            ]),
             "http/json",
             "Form of the bodies.",
         ),

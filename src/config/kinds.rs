@@ -13,13 +13,15 @@ use http::HeaderValue;
 use ipnet::IpNet;
 
 use super::http_url::HttpUrl;
-use super::node_url::{NodeUrl, is_host};
+use super::node_url::NodeUrl;
 use super::reader::Plain;
 use crate::rules::addresses::{loopback, parse_ip, without_brackets};
 use crate::rules::engine::EngineId;
+use crate::rules::gateway::POOL;
 use crate::rules::nearest::closest;
 use crate::rules::secret::Secret;
 use crate::rules::units::{duration_text, parse_duration, parse_size};
+use crate::rules::url::is_host;
 
 /// Any text.
 pub fn text(key: &str, value: Plain) -> Result<String, String> {
@@ -300,9 +302,6 @@ pub fn provider_name(key: &str, value: Plain) -> Result<String, String> {
     }
     Ok(name)
 }
-
-/// The target of a virtual model that stands for every pool node.
-pub const POOL: &str = "pool";
 
 /// A UUID, in lower case.
 pub fn uuid(key: &str, value: Plain) -> Result<String, String> {

@@ -6,7 +6,8 @@
 use http::Uri;
 use std::fmt;
 
-use crate::rules::addresses::{authority, parse_ip, without_brackets};
+use crate::rules::addresses::authority;
+use crate::rules::url::{host, port, prefix};
 
 /// Where an engine listens: plain HTTP, no user info, an optional path prefix.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -53,7 +54,7 @@ impl NodeUrl {
         Ok(Self {
             host: host(authority.host())?,
             port: port(authority.as_str(), authority.port_u16(), 80)?,
-            prefix: prefix(uri.path()),
+            prefix: prefix(uri.path()).to_owned(),
         })
     }
 
@@ -67,53 +68,6 @@ impl fmt::Display for NodeUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "http://{}{}", self.authority(), self.prefix)
     }
-}
-
-/// Whether `text` can be a host: an address, or a name of letters, digits, `-`, `_` and dots.
-pub fn is_host(text: &str) -> bool {
-    if parse_ip(text).is_some() {
-        return true;
-    }
-    let part = |p: &str| {
-        !p.is_empty()
-            && p.chars()
-                .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
-    };
-    text.len() <= 253 && text.strip_suffix('.').unwrap_or(text).split('.').all(part)
-}
-
-/// The host of an authority, in lower case and without brackets.
-pub(super) fn host(raw: &str) -> Result<String, String> {
-    let bare = without_brackets(raw);
-    if bare.is_empty() {
-        return Err("the URL has no host".into());
-    }
-    let host = bare.to_ascii_lowercase();
-    if is_host(&host) {
-        Ok(host)
-    } else {
-        Err("the URL's host is not a host name".into())
-    }
-}
-
-/// The port of an authority, `default` if it has none. One that does not fit 16 bits is `None` to
-/// the parser, so the text decides.
-pub(super) fn port(authority: &str, parsed: Option<u16>, default: u16) -> Result<u16, String> {
-    let behind_host = authority.rsplit(']').next().unwrap_or(authority);
-    match (parsed, behind_host.rsplit_once(':')) {
-        (Some(0), _) => Err("port 0 is not in 1..65535".into()),
-        (Some(port), _) => Ok(port),
-        (None, None) => Ok(default),
-        (None, Some((_, text))) => Err(format!("port {text:?} is not in 1..65535")),
-    }
-}
-
-fn prefix(path: &str) -> String {
-    let path = path.trim_end_matches('/');
-    path.strip_suffix("/v1")
-        .unwrap_or(path)
-        .trim_end_matches('/')
-        .to_owned()
 }
 
 #[cfg(test)]

@@ -6,12 +6,10 @@
 //! Its variables are older than the file and yield to it, unlike all others: they configure a
 //! container image, and whoever writes a file means it.
 
-use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use http::Uri;
 use ipnet::IpNet;
 use toml::de::DeTable;
 
@@ -20,7 +18,8 @@ use super::http_url::HttpUrl;
 use super::keys;
 use super::kinds;
 use super::reader::{Plain, Reader, Section};
-use crate::rules::secret::Secret;
+use crate::rules::pool::limits::Limits;
+use crate::rules::pool::redis_address::RedisAddress;
 use crate::rules::units::parse_duration;
 
 /// Where the pool keeps nodes and leases.
@@ -29,22 +28,7 @@ pub enum StoreSetting {
     /// In this process.
     Memory,
     /// In a Redis that several gateways may share.
-    Redis(RedisUrl),
-}
-
-/// The address of a Redis.
-#[derive(Clone, PartialEq, Eq)]
-pub struct RedisUrl {
-    /// `redis://` or `rediss://`, with what it takes to log in.
-    pub url: Secret,
-    /// The same without user and password.
-    pub shown: String,
-}
-
-impl fmt::Debug for RedisUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.shown)
-    }
+    Redis(RedisAddress),
 }
 
 /// `[pool]`, complete: what the file does not say, a variable or the default says.
@@ -58,7 +42,7 @@ pub struct PoolSettings {
     pub store: StoreSetting,
     /// Silence after which a node is gone.
     pub heartbeat_ttl: Duration,
-    /// Between two heartbeats; below `heartbeat_ttl`.
+    /// Between two heartbeats; at most half of `heartbeat_ttl`.
     pub heartbeat_interval: Duration,
     /// Between two looks for silent nodes.
     pub sweep_interval: Duration,
@@ -70,11 +54,11 @@ pub struct PoolSettings {
     pub breaker_cooldown: Duration,
     /// °C from which a node is suspect.
     pub suspect_temperature: u32,
-    /// GPU percent from which a node is suspect.
+    /// GPU percent from which a node is suspect; 101 is never.
     pub suspect_utilization: u32,
     /// Life of a lease that is not renewed.
     pub lease_ttl: Duration,
-    /// Between two renewals; below `lease_ttl`.
+    /// Between two renewals; at most half of `lease_ttl`.
     pub lease_renewal: Duration,
     /// Networks for endpoints, whatever a key allows; empty = the key alone decides.
     pub allowed_endpoints: Vec<IpNet>,
@@ -88,25 +72,45 @@ pub struct PoolSettings {
 
 impl Default for PoolSettings {
     fn default() -> Self {
-        let seconds = Duration::from_secs;
+        let d = Limits::default();
+        let ms = Duration::from_millis;
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 9090)),
             tls: None,
             store: StoreSetting::Memory,
-            heartbeat_ttl: seconds(15),
-            heartbeat_interval: seconds(5),
-            sweep_interval: seconds(5),
-            retention: seconds(24 * 60 * 60),
-            breaker_failures: 5,
-            breaker_cooldown: seconds(30),
-            suspect_temperature: 88,
-            suspect_utilization: 98,
-            lease_ttl: seconds(30),
-            lease_renewal: seconds(10),
+            heartbeat_ttl: ms(d.ttl_ms),
+            heartbeat_interval: ms(d.beat_ms),
+            sweep_interval: ms(d.sweep_ms),
+            retention: ms(d.retention_ms),
+            breaker_failures: d.failures,
+            breaker_cooldown: ms(d.cooldown_ms),
+            suspect_temperature: d.suspect_temperature,
+            suspect_utilization: d.suspect_utilization,
+            lease_ttl: ms(d.lease_ttl_ms),
+            lease_renewal: ms(d.lease_renewal_ms),
             allowed_endpoints: Vec::new(),
             registrations_per_minute: 60,
             usage_file: None,
             usage_collector: None,
+        }
+    }
+}
+
+impl PoolSettings {
+    /// Those of them that are limits of the pool's rules.
+    pub fn limits(&self) -> Limits {
+        let ms = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
+        Limits {
+            ttl_ms: ms(self.heartbeat_ttl),
+            beat_ms: ms(self.heartbeat_interval),
+            sweep_ms: ms(self.sweep_interval),
+            retention_ms: ms(self.retention),
+            failures: self.breaker_failures,
+            cooldown_ms: ms(self.breaker_cooldown),
+            suspect_temperature: self.suspect_temperature,
+            suspect_utilization: self.suspect_utilization,
+            lease_ttl_ms: ms(self.lease_ttl),
+            lease_renewal_ms: ms(self.lease_renewal),
         }
     }
 }
@@ -123,7 +127,7 @@ pub(super) fn pool(r: &mut Reader, t: &DeTable) -> Option<PoolSettings> {
         tls: tls_files(&mut s),
         store: s
             .value("store", &store)
-            .or_else(|| variable(&mut s, "store", "REDIS_ADDR", redis_addr))
+            .or_else(|| variable(&mut s, "store", "REDIS_ADDR", redis))
             .unwrap_or(d.store),
         heartbeat_ttl: timed(
             &mut s,
@@ -169,21 +173,14 @@ pub(super) fn pool(r: &mut Reader, t: &DeTable) -> Option<PoolSettings> {
             .value("usage_collector", &kinds::http_url)
             .or_else(|| variable(&mut s, "usage_collector", "USAGE_COLLECTOR_HOST", collector)),
     };
-    let p = &settings;
-    for (low, high, ordered) in [
-        (
-            "heartbeat_interval",
-            "heartbeat_ttl",
-            p.heartbeat_interval < p.heartbeat_ttl,
-        ),
-        ("heartbeat_ttl", "retention", p.heartbeat_ttl < p.retention),
-        ("lease_renewal", "lease_ttl", p.lease_renewal < p.lease_ttl),
-    ] {
-        if !ordered {
+    for bad in settings.limits().misfits() {
+        // In the place of a value that is wrong by itself stands the default, which nobody wrote.
+        let sound = |key| s.raw(key).is_none_or(|(at, _)| !s.reader.is_wrong(at));
+        if sound(bad.setting) && sound(bad.beside) {
             // Where somebody wrote it: the other one may be a default or a variable.
-            let place = s.raw(low).or_else(|| s.raw(high)).map_or(at, |(at, _)| at);
-            let text = format!("[pool]: `{low}` must be below `{high}`");
-            s.reader.complain(place, text);
+            let place = s.raw(bad.setting).or_else(|| s.raw(bad.beside));
+            let text = format!("`{}`: {}", bad.setting, bad.why);
+            s.reader.complain(place.map_or(at, |(at, _)| at), text);
         }
     }
     enabled.then_some(settings)
@@ -240,11 +237,8 @@ fn sweep(text: &str) -> Result<Duration, String> {
 }
 
 /// `host:port`, or a URL.
-fn redis_addr(text: &str) -> Result<StoreSetting, String> {
-    match text.contains("://") {
-        true => redis(text),
-        false => redis(&format!("redis://{text}")),
-    }
+fn redis(text: &str) -> Result<StoreSetting, String> {
+    RedisAddress::parse(text).map(StoreSetting::Redis)
 }
 
 /// `host`, `host:port`, or a URL.
@@ -264,39 +258,6 @@ fn store(key: &str, value: Plain) -> Result<StoreSetting, String> {
             "`{key}` must be \"memory\" or a URL like redis://HOST:6379/0"
         )),
     }
-}
-
-/// No error text repeats the URL: it may hold a password.
-fn redis(url: &str) -> Result<StoreSetting, String> {
-    let bad = || "this is not a URL like redis://HOST:6379/0".to_owned();
-    let uri: Uri = url.parse().map_err(|_| bad())?;
-    let scheme = match uri.scheme_str() {
-        Some("redis") => "redis",
-        Some("rediss") => "rediss",
-        _ => return Err("the URL must start with redis:// or rediss://".to_owned()),
-    };
-    let authority = uri.authority().ok_or_else(bad)?;
-    let host = super::node_url::host(authority.host())?;
-    let behind = authority.as_str().rsplit('@').next().unwrap_or_default();
-    let port = super::node_url::port(behind, authority.port_u16(), 6379)?;
-    let database = uri.path().trim_matches('/');
-    if uri.query().is_some() || !database.chars().all(|c| c.is_ascii_digit()) {
-        return Err("behind the host stands the number of a database or nothing".to_owned());
-    }
-    let at = crate::rules::addresses::authority(&host, port);
-    let login = if authority.as_str().contains('@') {
-        "***@"
-    } else {
-        ""
-    };
-    let database = match database.is_empty() {
-        true => String::new(),
-        false => format!("/{database}"),
-    };
-    Ok(StoreSetting::Redis(RedisUrl {
-        url: Secret::new(url),
-        shown: format!("{scheme}://{login}{at}{database}"),
-    }))
 }
 
 #[cfg(test)]
@@ -326,7 +287,11 @@ mod tests {
         ];
         let (p, warnings) = read("[pool]\n", &vars);
         assert!(warnings.is_empty());
-        assert_eq!(format!("{:?}", p.store), "Redis(redis://cache.lan:6380)");
+        let shown = match &p.store {
+            StoreSetting::Redis(address) => address.to_string(),
+            StoreSetting::Memory => "memory".into(),
+        };
+        assert_eq!(shown, "redis://cache.lan:6380");
         assert_eq!(p.heartbeat_ttl, Duration::from_secs(20));
         assert_eq!(p.heartbeat_interval, Duration::from_secs(4));
         assert_eq!(p.sweep_interval, Duration::from_millis(2500));
@@ -356,13 +321,28 @@ mod tests {
     }
 
     #[test]
+    fn the_settings_and_the_rules_have_the_same_limits() {
+        assert_eq!(PoolSettings::default().limits(), Limits::default());
+    }
+
+    /// What is read without a problem is what the pool starts with.
+    #[test]
+    fn a_store_that_the_daemon_would_refuse_is_refused_when_it_is_read() {
+        let text = "[pool]\nstore = \"rediss://me:canary@cache.lan\"\n";
+        let told = file::parse("config.toml", text, &|_| None).unwrap_err();
+        let told = told.to_string();
+        assert!(told.contains("(TLS) is not supported"), "{told}");
+        assert!(!told.contains("canary"), "{told}");
+    }
+
+    #[test]
     fn a_redis_password_is_kept_and_never_shown() {
-        let (p, _) = read("[pool]\nstore = \"rediss://me:canary@cache.lan/2\"\n", &[]);
+        let (p, _) = read("[pool]\nstore = \"redis://me:canary@cache.lan/2\"\n", &[]);
         let StoreSetting::Redis(redis) = &p.store else {
             panic!("{:?}", p.store)
         };
-        assert_eq!(redis.url.reveal(), "rediss://me:canary@cache.lan/2");
-        assert_eq!(redis.shown, "rediss://***@cache.lan:6379/2");
+        assert_eq!(redis.url().reveal(), "redis://me:canary@cache.lan/2");
+        assert_eq!(redis.to_string(), "redis://***@cache.lan:6379/2");
         assert!(!format!("{p:?}").contains("canary"));
     }
 }

@@ -87,6 +87,11 @@ impl<'d> Reader<'d> {
         self.problems.push((at, message.into()));
     }
 
+    /// Whether a problem was noted at this byte.
+    pub fn is_wrong(&self, at: usize) -> bool {
+        self.problems.iter().any(|(place, _)| *place == at)
+    }
+
     /// Notes something odd at this byte of the document.
     pub fn warn(&mut self, at: usize, message: impl Into<String>) {
         self.warnings.push((at, message.into()));

@@ -25,6 +25,7 @@ use crate::rules::budget::{Cap, MAX_REQUEST_BYTES, RESPONSE_TIMEOUT};
 use crate::rules::engine::EngineId;
 use crate::rules::log_level::{LogFormat, LogLevel};
 use crate::rules::policy::Policy;
+use crate::rules::port::MAX_ALIASES;
 use crate::rules::units::parse_duration;
 
 /// How long a standalone daemon waits for its requests at SIGTERM when nothing else is said.
@@ -373,7 +374,7 @@ fn aliases(errors: &mut Vec<String>, flags: &Flags) -> Vec<(EngineId, SocketAddr
         if same.iter().any(|(_, a)| a == address) {
             continue;
         }
-        if same.len() == 2 || same.iter().any(|(_, a)| a.port() != address.port()) {
+        if same.len() == MAX_ALIASES || same.iter().any(|(_, a)| a.port() != address.port()) {
             let what = "at most two alias addresses, both on one port";
             errors.push(format!("--alias: {engine} takes {what}"));
             continue;

@@ -5,13 +5,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::file::Config;
-use super::gateway::{GATEWAY_PORT, ProviderSetting, TlsFiles};
+use super::file::{Config, GATES};
+use super::gateway::{ProviderSetting, TlsFiles};
 use super::keys::{self, Section};
 use super::pool::{PoolSettings, StoreSetting};
 use super::settings::{PortAsk, Settings};
 use crate::rules::budget::Cap;
-use crate::rules::engine::EngineId;
+use crate::rules::engine::{EngineId, GATEWAY_PORT};
 use crate::rules::secret::Secret;
 use crate::rules::units::{duration_text, size_text};
 
@@ -178,7 +178,10 @@ impl Builder<'_> {
         let s = self.settings;
         let list = |l: &[String]| if l.is_empty() { Value::Null } else { json!(l) };
         let cidrs: Vec<_> = s.allowed_cidrs.iter().map(ToString::to_string).collect();
-        let gate = ["framing", "first-byte"][usize::from(s.commit_gate_first_byte)];
+        let gate = GATES
+            .iter()
+            .find(|g| g.1 == s.commit_gate_first_byte)
+            .map(|g| g.0);
         self.table(
             "",
             &[],
@@ -201,8 +204,8 @@ impl Builder<'_> {
     fn pool(&self, p: &PoolSettings) -> Table {
         let span = |d| json!(duration_text(d));
         let store = match &p.store {
-            StoreSetting::Memory => "memory",
-            StoreSetting::Redis(redis) => &redis.shown,
+            StoreSetting::Memory => "memory".to_owned(),
+            StoreSetting::Redis(redis) => redis.to_string(),
         };
         let networks = p.allowed_endpoints.iter().map(|n| json!(n.to_string()));
         let networks = match p.allowed_endpoints.is_empty() {

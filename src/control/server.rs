@@ -366,7 +366,7 @@ impl ControlApiServer for Handlers {
         let engine: EngineId =
             engine
                 .parse()
-                .map_err(|e: crate::rules::engine::UnknownEngine| {
+                .map_err(|e: crate::rules::engine::UnknownFacade| {
                     refused(CommandError::refused(e.to_string()))
                 })?;
         let enable = Enable {

@@ -5,13 +5,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
 use crate::config::pool::{PoolSettings, StoreSetting};
 use crate::rules::pool::limits::Limits;
-use crate::rules::pool::redis_address::RedisAddress;
 use crate::state::pool::{Pool, PoolDoor};
 use crate::state::shared::Shared;
 use crate::store::pool::{MemoryStore, RedisStore, Store, system_clock};
@@ -67,10 +65,7 @@ pub fn start(
     staying: usize,
     shared: &Arc<Shared>,
 ) -> Result<Running, String> {
-    let limits = limits(settings);
-    if let Some(bad) = limits.check().first() {
-        return Err(format!("[pool] {bad}"));
-    }
+    let limits = settings.limits();
     let (store, kind) = store(settings, state_dir, &limits)?;
     let pool = Pool::new(Arc::new(store), limits, kind);
     let mut opened = registry::open(settings, state_dir, machine, staying, pool.clone())?;
@@ -116,39 +111,10 @@ fn store(
             let store = MemoryStore::open(system_clock(), limits.clone(), &folder.join(KEYS));
             Ok((Store::Memory(store.map_err(|e| e.to_string())?), "memory"))
         },
-        StoreSetting::Redis(url) => {
-            let address =
-                RedisAddress::parse(url.url.reveal()).map_err(|e| format!("[pool] store: {e}"))?;
-            let store = RedisStore::new(address, limits.clone()).map_err(|e| e.to_string())?;
+        StoreSetting::Redis(address) => {
+            let store = RedisStore::new(address.clone(), limits.clone());
+            let store = store.map_err(|e| e.to_string())?;
             Ok((Store::Redis(store), "redis"))
         },
-    }
-}
-
-fn limits(s: &PoolSettings) -> Limits {
-    let ms = |d: Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
-    Limits {
-        ttl_ms: ms(s.heartbeat_ttl),
-        beat_ms: ms(s.heartbeat_interval),
-        sweep_ms: ms(s.sweep_interval),
-        retention_ms: ms(s.retention),
-        failures: s.breaker_failures,
-        cooldown_ms: ms(s.breaker_cooldown),
-        suspect_temperature: f64::from(s.suspect_temperature),
-        suspect_utilization: f64::from(s.suspect_utilization),
-        lease_ttl_ms: ms(s.lease_ttl),
-        lease_renewal_ms: ms(s.lease_renewal),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_defaults_of_the_settings_are_those_of_the_rules() {
-        let limits = limits(&PoolSettings::default());
-        assert_eq!(limits, Limits::default());
-        assert!(limits.check().is_empty());
     }
 }

@@ -68,8 +68,8 @@ fn of_status(status: &Status) -> Vec<Family> {
     let mut nodes: BTreeMap<(EngineId, &'static str), u64> = BTreeMap::new();
     // A state without nodes is told too, so that its line does not vanish.
     for facade in &status.facades {
-        for state in STATES {
-            nodes.insert((facade.engine, word(state)), 0);
+        for state in NodeState::ALL {
+            nodes.insert((facade.engine, state.as_str()), 0);
         }
     }
     let mut reserved: BTreeMap<EngineId, u64> = BTreeMap::new();
@@ -77,7 +77,7 @@ fn of_status(status: &Status) -> Vec<Family> {
         reserved.insert(facade.engine, 0);
     }
     for node in &status.nodes {
-        *nodes.entry((node.engine, word(node.state))).or_default() += 1;
+        *nodes.entry((node.engine, node.state.as_str())).or_default() += 1;
         *reserved.entry(node.engine).or_default() += node.reserved;
     }
     let w = status.workloads;
@@ -114,22 +114,6 @@ fn of_status(status: &Status) -> Vec<Family> {
                 .map(|((e, state), n)| (vec![engine(e), ("state", state.into())], n)),
         ),
     ]
-}
-
-const STATES: [NodeState; 4] = [
-    NodeState::Healthy,
-    NodeState::Unreachable,
-    NodeState::Unknown,
-    NodeState::Resting,
-];
-
-fn word(state: NodeState) -> &'static str {
-    match state {
-        NodeState::Healthy => "healthy",
-        NodeState::Unreachable => "unreachable",
-        NodeState::Unknown => "unknown",
-        NodeState::Resting => "resting",
-    }
 }
 
 /// Names of providers are the file's, so there are few.

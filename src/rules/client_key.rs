@@ -10,10 +10,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::engine::EngineId;
+use super::gateway::POOL;
 use super::ids::NodeId;
-use super::key_form::{self, KeyHash, MAX_ENTRIES, RANDOM_BYTES, pattern_matches};
+use super::key_form::{self, KeyHash, RANDOM_BYTES, pattern_matches};
 use super::pool::key as node_key;
-use super::pool::sizes::{Invalid, MAX_EXACT, MAX_MODEL_NAME, MAX_NODE_ID};
+use super::pool::sizes::{Invalid, MAX_EXACT, MAX_NODE_ID, is_model_name};
 use super::rate::{Bucket, PerMinute};
 use super::secret::Secret;
 
@@ -27,8 +28,6 @@ pub const MAX_REQUESTS: u32 = 1_000_000;
 
 /// Grants everything.
 const ALL: &str = "all";
-/// The target that is every pool node.
-const POOL: &str = "pool";
 /// In front of a virtual model's name.
 const VIRTUAL: &str = "virtual";
 /// Any target, before a model.
@@ -66,9 +65,7 @@ pub fn secret_part(presented: &str) -> Option<&str> {
     if node_key::secret_part(presented).is_some() {
         return None;
     }
-    let stripped = presented.strip_prefix(PREFIX);
-    let secret = stripped.or_else(|| presented.strip_prefix(LEGACY_PREFIX))?;
-    key_form::is_secret(secret).then_some(secret)
+    key_form::secret_part(presented, [PREFIX, LEGACY_PREFIX])
 }
 
 /// The token in a header's value: `Bearer TOKEN`, or the token alone.
@@ -97,26 +94,22 @@ impl ClientKey {
     /// # Errors
     /// The first field that is wrong.
     pub fn check(&self) -> Result<(), Invalid> {
-        let invalid = |field: &str, why: String| Invalid {
-            field: field.to_owned(),
-            why,
-        };
         key_form::name(&self.name)?;
         if !self.hash.is_whole() {
-            return Err(invalid("hash", "is no SHA-256 in lower-case hex".into()));
+            return Err(Invalid::new("hash", "is no SHA-256 in lower-case hex"));
         }
         Grants::parse(&self.allow)?;
         if let Some(n) = self.requests_per_minute
             && !(1..=MAX_REQUESTS).contains(&n)
         {
             let why = format!("is {n}; give 1..{MAX_REQUESTS}, or leave it out for no limit");
-            return Err(invalid("requests_per_minute", why));
+            return Err(Invalid::new("requests_per_minute", why));
         }
         if let Some(n) = self.tokens_per_day
             && !(1..=MAX_EXACT).contains(&n)
         {
             let why = format!("is {n}; give 1..{MAX_EXACT}, or leave it out for no limit");
-            return Err(invalid("tokens_per_day", why));
+            return Err(Invalid::new("tokens_per_day", why));
         }
         Ok(())
     }
@@ -166,21 +159,14 @@ impl Grants {
     /// # Errors
     /// Which entry is none of these, or that there is no entry.
     pub fn parse(allow: &[String]) -> Result<Self, Invalid> {
-        let invalid = |field: String, why: &str| Invalid {
-            field,
-            why: why.to_owned(),
-        };
         if allow.is_empty() {
             let why = "is empty; say what the key may use: all, TARGET, TARGET/MODEL, */MODEL or virtual/NAME";
-            return Err(invalid("allow".into(), why));
+            return Err(Invalid::new("allow", why));
         }
-        if allow.len() > MAX_ENTRIES {
-            let why = format!("has {} entries; the limit is {MAX_ENTRIES}", allow.len());
-            return Err(invalid("allow".into(), &why));
-        }
+        key_form::entries("allow", allow)?;
         let each = allow.iter().enumerate();
-        let read =
-            each.map(|(i, text)| grant(text).map_err(|why| invalid(format!("allow[{i}]"), why)));
+        let read = each
+            .map(|(i, text)| grant(text).map_err(|why| Invalid::new(format!("allow[{i}]"), why)));
         read.collect::<Result<_, _>>().map(Self)
     }
 
@@ -246,9 +232,7 @@ fn grant(text: &str) -> Result<Grant, &'static str> {
             "begins with no target; write TARGET, TARGET/MODEL, */MODEL, virtual/NAME or all",
         );
     }
-    if let Some(model) = &model
-        && (model.is_empty() || model.len() > MAX_MODEL_NAME || model.chars().any(char::is_control))
-    {
+    if model.as_ref().is_some_and(|m| !is_model_name(m)) {
         return Err("names no model behind the `/`; leave the `/` out for every model");
     }
     match (target, model) {

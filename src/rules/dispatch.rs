@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use super::budget;
 use super::client_key::Over;
-use super::outcome::{Effort, Failure, is_refusal, is_retryable};
-use super::provider::verdict::passes_on;
+use super::outcome::{Effort, Failure, is_retryable};
+use super::provider::verdict::{is_refusal, passes_on};
 
 /// What the driver has to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ pub enum Exhausted {
     NoOwner,
     /// There were owners to the end, and all of them were full, draining or resting.
     Busy,
-    /// Nothing was sent, since the pool's leases cannot be had. Not waited for.
+    /// The pool's leases cannot be had. Waited for only where something was sent before.
     StoreDown,
     /// The count ended it and nothing had answered: a guard, unreachable through the rules above.
     Attempts,
@@ -150,7 +150,7 @@ pub struct Dispatch {
     /// Candidates of this round, and the next one to try.
     round: usize,
     next: usize,
-    /// Every attempt of this round so far, and of the whole round before, ended in 501.
+    /// Every attempt of this round so far ended in 501; every owner did in the whole round before.
     unsupported_now: bool,
     unsupported_before: bool,
     /// Every attempt of this round so far ended in a refusal of account or model.
@@ -218,9 +218,10 @@ impl Dispatch {
     /// 501 means "not built in or not enabled": when every owner said so in two rounds running the
     /// last one is the answer, instead of after five dispatches (product section 9).
     pub fn judge(&self, status: u16) -> Verdict {
-        let last_of_round = self.next >= self.round;
-        let settled =
-            status == 501 && self.unsupported_now && self.unsupported_before && last_of_round;
+        let settled = status == 501
+            && self.unsupported_now
+            && self.unsupported_before
+            && self.everybody_was_asked();
         if settled || self.is_last() || !is_retryable(self.effort, status) {
             Verdict::Answer
         } else {
@@ -231,10 +232,7 @@ impl Dispatch {
     /// The same where the answer is a provider's. When each target of a round refused account or
     /// model the last refusal is the answer: asking again would change nothing.
     pub fn judge_provider(&self, status: u16) -> Verdict {
-        let settled = is_refusal(status)
-            && self.refused_now
-            && self.held.is_none()
-            && self.next >= self.round;
+        let settled = is_refusal(status) && self.refused_now && self.everybody_was_asked();
         if settled || self.is_last() || !passes_on(status) {
             Verdict::Answer
         } else {
@@ -318,7 +316,7 @@ impl Dispatch {
             return Action::Answer(Answer::Exhausted(Exhausted::StoreDown));
         }
         if self.dispatched > self.before {
-            self.unsupported_before = self.unsupported_now;
+            self.unsupported_before = self.unsupported_now && self.everybody_was_asked();
         }
         self.wait(now, roll)
     }
@@ -337,17 +335,21 @@ impl Dispatch {
         let reason = if self.dispatched >= self.limit {
             Exhausted::Attempts
         } else if self.effort == Effort::Budget && now >= budget::JOB_DEADLINE {
-            if self.held.is_some() && self.dispatched == self.before {
-                Exhausted::Busy
-            } else if self.round == 0 {
-                Exhausted::NoOwner
-            } else {
-                Exhausted::Deadline
+            match self.held.filter(|_| self.dispatched == self.before) {
+                Some(Withheld::Busy) => Exhausted::Busy,
+                Some(Withheld::StoreDown) => Exhausted::StoreDown,
+                None if self.round == 0 => Exhausted::NoOwner,
+                None => Exhausted::Deadline,
             }
         } else {
             return None;
         };
         Some(Action::Answer(Answer::Exhausted(reason)))
+    }
+
+    /// No owner is left in this round, and none was held off.
+    fn everybody_was_asked(&self) -> bool {
+        self.next >= self.round && self.held.is_none()
     }
 
     fn is_last(&self) -> bool {

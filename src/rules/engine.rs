@@ -2,7 +2,8 @@
 //!
 //! Owns: identity, ports, file names, routes, model naming, the empty model list.
 //! Leaves to others: what a route class means (`route`), how a list is merged (`models`).
-//! To add an engine, add one entry to [`ENGINES`]; nothing else names an engine.
+//! To add an engine, add one entry to [`ENGINES`], and its name to `pool::record` if workers may
+//! serve for it; nothing else names an engine.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -76,19 +77,26 @@ impl fmt::Debug for EngineId {
 #[error("unknown engine {0:?}; known engines: {list}", list = known_engines())]
 pub struct UnknownEngine(pub String);
 
+/// No engine has this id, nor is it the gateway's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown engine {0:?}; known are {list}", list = listed(EngineId::facades()))]
+pub struct UnknownFacade(pub String);
+
 /// The ids of all engines, in table order, for messages.
 pub fn known_engines() -> String {
-    EngineId::all()
-        .map(EngineId::as_str)
-        .collect::<Vec<_>>()
-        .join(", ")
+    listed(EngineId::all())
+}
+
+fn listed(engines: impl Iterator<Item = EngineId>) -> String {
+    engines.map(EngineId::as_str).collect::<Vec<_>>().join(", ")
 }
 
 impl FromStr for EngineId {
-    type Err = UnknownEngine;
+    type Err = UnknownFacade;
 
+    /// An engine or the gateway.
     fn from_str(s: &str) -> Result<Self, Self::Err> {
-        Self::parse_facade(s).ok_or_else(|| UnknownEngine(s.to_owned()))
+        Self::parse_facade(s).ok_or_else(|| UnknownFacade(s.to_owned()))
     }
 }
 
@@ -284,6 +292,9 @@ const fn list(path: &'static str, shape: ListShape, upstream: &'static str) -> R
     }
 }
 
+/// The gateway's port where nobody names one.
+pub const GATEWAY_PORT: u16 = 4000;
+
 /// The engines, in the order in which they are always listed.
 pub static ENGINES: [Engine; 3] = [
     Engine {
@@ -392,9 +403,9 @@ static GATEWAY: Engine = Engine {
     display: "gateway",
     component: "gateway-proxy",
     service_key: "gw",
-    facade_port: 4000,
+    facade_port: GATEWAY_PORT,
     moved_port: 4001,
-    standalone_port: 4000,
+    standalone_port: GATEWAY_PORT,
     fallback_port: 4001,
     never_restored: None,
     port_file: "gateway-proxy-port.json",
@@ -423,6 +434,16 @@ static GATEWAY: Engine = Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_unknown_name_is_told_those_that_would_have_been_taken() {
+        let told = "x".parse::<EngineId>().unwrap_err().to_string();
+        for known in EngineId::facades() {
+            assert_eq!(known.as_str().parse(), Ok(known));
+            assert!(told.contains(known.as_str()), "{told}");
+        }
+        assert!(!known_engines().contains(EngineId::GATEWAY.as_str()));
+    }
 
     fn engine(id: &str) -> EngineId {
         EngineId::parse(id).unwrap()

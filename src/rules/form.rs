@@ -10,10 +10,10 @@ use std::ops::Range;
 
 use memchr::memmem::Finder;
 
+use super::model_scan::NAME_LIMIT;
+
 /// The field that is looked for.
 const FIELD: &str = "model";
-/// A longer name than this is no model's name; as in JSON.
-const NAME_LIMIT: usize = 4096;
 /// RFC 2046: a boundary is no longer.
 const BOUNDARY_LIMIT: usize = 70;
 /// Parts with more than this before their content are no parts of a form.

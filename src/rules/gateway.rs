@@ -70,6 +70,9 @@ impl VirtualModels {
     }
 }
 
+/// What stands for every pool node, as the target of a virtual model and of a grant.
+pub const POOL: &str = "pool";
+
 const CHAT: &str = "/v1/chat/completions";
 const COMPLETIONS: &str = "/v1/completions";
 const EMBEDDINGS: &str = "/v1/embeddings";

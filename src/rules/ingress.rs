@@ -116,7 +116,7 @@ impl Door<'_> {
 
     fn refuses_address(&self, caller: &Caller) -> Option<Refusal> {
         let from = caller.from.to_canonical();
-        if from.is_loopback() {
+        if caller.is_here() {
             None
         } else if self.networks.is_empty() {
             Some(Refusal::LoopbackOnly)
@@ -141,14 +141,7 @@ impl Door<'_> {
             return true;
         }
         let host = host.strip_suffix('.').unwrap_or(host);
-        let local = host.len().checked_sub(".local".len());
-        local
-            .and_then(|at| host.split_at_checked(at))
-            .is_some_and(|(name, end)| {
-                !self.machine.is_empty()
-                    && end.eq_ignore_ascii_case(".local")
-                    && name.eq_ignore_ascii_case(self.machine)
-            })
+        before(host, ".local").is_some_and(|name| name.eq_ignore_ascii_case(self.machine))
     }
 
     /// The same for a request of which only these are known to matter: from this machine, with one
@@ -160,7 +153,7 @@ impl Door<'_> {
         probe: bool,
         origin: Option<&[u8]>,
     ) -> Option<Refusal> {
-        if !client.to_canonical().is_loopback() {
+        if !Caller::at(client).is_here() {
             Some(Refusal::LoopbackOnly)
         } else if !self.allows_host(host) {
             Some(Refusal::HostNotAllowed)
@@ -188,17 +181,19 @@ impl Door<'_> {
             return true;
         }
         let host = host.strip_suffix('.').unwrap_or(host);
-        let named = |suffix: &str| {
-            host.len() > suffix.len()
-                && host.is_char_boundary(host.len() - suffix.len())
-                && host[host.len() - suffix.len()..].eq_ignore_ascii_case(suffix)
-        };
         // Neither exists in public DNS, so no foreign page can have such a name.
-        named(".localhost")
-            || named(".internal")
+        before(host, ".localhost").is_some()
+            || before(host, ".internal").is_some()
             || (!self.machine.is_empty() && host.eq_ignore_ascii_case(self.machine))
             || self.hosts.iter().any(|h| h.eq_ignore_ascii_case(host))
     }
+}
+
+/// What stands before this end of a host, in any case; `None` if nothing does, or the end is another.
+fn before<'a>(host: &'a str, end: &str) -> Option<&'a str> {
+    let at = host.len().checked_sub(end.len())?;
+    let (name, tail) = host.split_at_checked(at)?;
+    (!name.is_empty() && tail.eq_ignore_ascii_case(end)).then_some(name)
 }
 
 /// The host of `host:port`; `None` if it is no authority.

@@ -13,13 +13,13 @@ use ring::digest;
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 
-use super::pool::sizes::Invalid;
+use super::pool::sizes::{Invalid, is_plain};
 use super::secret::Secret;
 
 /// Bytes of a key's name.
 pub const MAX_NAME: usize = 64;
 /// Entries of a list of what a key allows.
-pub const MAX_ENTRIES: usize = 64;
+const MAX_ENTRIES: usize = 64;
 /// Random bytes of a key.
 pub const RANDOM_BYTES: usize = 32;
 
@@ -64,10 +64,24 @@ pub fn make(prefix: &str, random: [u8; RANDOM_BYTES]) -> Secret {
     Secret::new(format!("{prefix}{}", hex(&random)))
 }
 
-/// Whether this can stand behind a prefix.
-pub fn is_secret(text: &str) -> bool {
+/// The secret part of a presented key behind one of a kind's prefixes; `None` if it is no such key.
+pub fn secret_part<'a>(presented: &'a str, prefixes: [&str; 2]) -> Option<&'a str> {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_');
-    (16..=256).contains(&text.len()) && text.bytes().all(plain)
+    let mut behind = prefixes.iter().filter_map(|p| presented.strip_prefix(p));
+    let secret = behind.next()?;
+    ((16..=256).contains(&secret.len()) && secret.bytes().all(plain)).then_some(secret)
+}
+
+/// Checks how many entries a list of what a key allows has.
+///
+/// # Errors
+/// The limit.
+pub fn entries(field: &str, list: &[String]) -> Result<(), Invalid> {
+    if list.len() <= MAX_ENTRIES {
+        return Ok(());
+    }
+    let why = format!("has {} entries; the limit is {MAX_ENTRIES}", list.len());
+    Err(Invalid::new(field, why))
 }
 
 /// Checks a key's name: letters, digits, `.`, `_` and `-`, beginning with a letter or digit.
@@ -75,18 +89,13 @@ pub fn is_secret(text: &str) -> bool {
 /// # Errors
 /// What a name looks like.
 pub fn name(name: &str) -> Result<(), Invalid> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
-    if begins && name.len() <= MAX_NAME && name.chars().all(plain) {
+    if is_plain(name) && name.len() <= MAX_NAME {
         return Ok(());
     }
     let why = format!(
         "is not a name of 1..{MAX_NAME} letters, digits, '.', '_' and '-' that begins with a letter or digit"
     );
-    Err(Invalid {
-        field: "name".into(),
-        why,
-    })
+    Err(Invalid::new("name", why))
 }
 
 /// Whether a model's name matches a pattern, where `*` stands for any text, also none. Case counts.

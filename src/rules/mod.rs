@@ -39,6 +39,7 @@ pub mod semantics;
 pub mod synthetic;
 pub mod trace_context;
 pub mod units;
+pub mod url;
 pub mod usage;
 pub mod weighted;
 pub mod worker;

@@ -9,8 +9,8 @@
 
 use std::ops::Range;
 
-/// A longer model name than this is no model's name.
-const NAME_LIMIT: usize = 4096;
+/// Bytes of a model's name: a longer one is no model's.
+pub(super) const NAME_LIMIT: usize = 4096;
 /// One character of a decoded string takes at most six bytes as an escape.
 const ESCAPE: usize = 6;
 /// The key that is looked for.

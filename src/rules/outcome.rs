@@ -24,12 +24,6 @@ pub fn is_retryable(effort: Effort, status: u16) -> bool {
     }
 }
 
-/// Whether a provider's status refuses the account or the model, or tells of another place: asking
-/// again changes nothing.
-pub fn is_refusal(status: u16) -> bool {
-    matches!(status, 300..=399 | 401 | 402 | 403 | 404)
-}
-
 /// How one attempt was lost before commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {

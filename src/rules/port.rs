@@ -8,7 +8,7 @@ use super::addresses::loopback;
 use super::engine::EngineId;
 
 /// Alias addresses a facade may have: both loopback families.
-const MAX_ALIASES: usize = 2;
+pub const MAX_ALIASES: usize = 2;
 
 /// A port a facade was asked to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::candidates::{Candidate, View, drop_shared};
 use super::dispatch::{Action, Dispatch, Event};
 use super::engine::EngineId;
-use super::gateway::{Link, Place as Where, VirtualModels};
+use super::gateway::{Link, Place as Where, VirtualModels, node_serves, provider_serves};
 use super::hold::Hold;
 use super::ids::{JobId, NodeId, RunId};
 use super::outcome::Effort;
@@ -192,7 +192,7 @@ pub enum Unplaced {
     NoOwner,
     /// Every node that has it is full or takes nothing now: it would wait.
     Busy,
-    /// It would go on to a provider, which a dry replay leaves alone.
+    /// It would go to a provider, or ask for one, which a dry replay leaves alone.
     Provider,
 }
 
@@ -202,7 +202,7 @@ impl Unplaced {
         match self {
             Self::NoFacade => "its facade is not enabled",
             Self::NoOwner => "no reachable node has the model",
-            Self::Provider => "no node has a place for it, so that it would go on to a provider",
+            Self::Provider => "no node ahead of a provider takes it, so that it would go there",
             Self::Busy => "every node that has the model is full or rests, so that it would wait",
         }
     }
@@ -283,10 +283,13 @@ impl<'a> Clock<'a> {
         if arrival.engine.is_gateway() {
             for link in self.scene.virtuals.chain(&arrival.model) {
                 if matches!(link.place, Where::Provider(_) | Where::Providers) {
-                    why = Unplaced::Provider;
+                    if provider_serves(&arrival.path) {
+                        why = Unplaced::Provider;
+                        break;
+                    }
                     continue;
                 }
-                busy |= self.link(&link, hold, &mut candidates);
+                busy |= self.link(&link, &arrival.path, hold, &mut candidates);
                 if !candidates.is_empty() {
                     break;
                 }
@@ -334,7 +337,13 @@ impl<'a> Clock<'a> {
 
     /// The nodes of one link of the gateway's chain, as `state::chain` finds them; whether an owner
     /// takes nothing now.
-    fn link(&mut self, link: &Link, hold: &mut Hold, candidates: &mut Vec<Candidate>) -> bool {
+    fn link(
+        &mut self,
+        link: &Link,
+        path: &str,
+        hold: &mut Hold,
+        candidates: &mut Vec<Candidate>,
+    ) -> bool {
         let mut busy = false;
         for place in self.scene.places {
             if matches!(link.place, Where::Engine(engine) if engine != place.engine) {
@@ -342,13 +351,23 @@ impl<'a> Clock<'a> {
             }
             let name = place.engine.spec().naming.normalize(&link.model);
             let owners = place.view.candidates(Some(&name)).iter();
-            let wanted = owners.filter(|c| match &link.place {
-                Where::Node(id) => c.target.node == *id,
-                Where::Pool => c.target.pooled().is_some(),
-                _ => true,
+            let wanted = owners.filter(|c| {
+                node_serves(c.target.runs, path)
+                    && match &link.place {
+                        Where::Node(id) => c.target.node == *id,
+                        Where::Pool => c.target.pooled().is_some(),
+                        _ => true,
+                    }
             });
             candidates.extend(wanted.cloned());
-            busy |= !place.view.resting(&name).is_empty();
+            busy |= place
+                .view
+                .resting(&name)
+                .iter()
+                .any(|(id, _)| match &link.place {
+                    Where::Node(wanted) => id == wanted,
+                    _ => true,
+                });
         }
         candidates.sort_by(|a, b| a.target.node.cmp(&b.target.node));
         let ask = Ask {

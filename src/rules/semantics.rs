@@ -19,6 +19,9 @@ pub enum Operation {
     TextCompletion,
     /// Vectors of texts.
     Embeddings,
+    /// Text of speech, in its language or in English. The conventions have no word for it and let one
+    /// be made.
+    Transcription,
 }
 
 impl Operation {
@@ -28,6 +31,8 @@ impl Operation {
             Self::Embeddings
         } else if path.ends_with("/generate") || path == "/v1/completions" {
             Self::TextCompletion
+        } else if path.starts_with("/v1/audio/") {
+            Self::Transcription
         } else {
             Self::Chat
         }
@@ -39,6 +44,7 @@ impl Operation {
             Self::Chat => "chat",
             Self::TextCompletion => "text_completion",
             Self::Embeddings => "embeddings",
+            Self::Transcription => "transcription",
         }
     }
 }
@@ -80,7 +86,7 @@ impl ErrorType {
     /// nothing, `truncated` that the engine broke its answer off.
     pub fn of_end(end: &End, status: u16, truncated: bool) -> Option<Self> {
         match end {
-            End::Relayed { .. } if truncated => Some(Self::Named("stream_aborted")),
+            End::Relayed { .. } if truncated => Some(Self::Named(TRUNCATED)),
             End::Relayed { status } => Self::of_status(*status),
             End::ClientGone | End::ClientDead(_) => Some(Self::Named("client_disconnected")),
             End::Shutdown => Some(Self::Named("shutdown")),
@@ -135,8 +141,7 @@ mod tests {
 
     #[test]
     fn every_inference_route_is_an_operation() {
-        let of = |path| Operation::of(path).as_str();
-        for (path, want) in [
+        let operations = [
             ("/api/chat", "chat"),
             ("/api/generate", "text_completion"),
             ("/v1/chat/completions", "chat"),
@@ -146,12 +151,15 @@ mod tests {
             ("/v1/embeddings", "embeddings"),
             ("/v1/messages", "chat"),
             ("/v1/responses", "chat"),
-        ] {
-            assert_eq!(of(path), want, "{path}");
+            ("/v1/audio/transcriptions", "transcription"),
+            ("/v1/audio/translations", "transcription"),
+        ];
+        for (path, want) in operations {
+            assert_eq!(Operation::of(path).as_str(), want, "{path}");
         }
-        let routes = EngineId::all().flat_map(|e| e.spec().routes);
+        let routes = EngineId::facades().flat_map(|e| e.spec().routes);
         for route in routes.filter(|r| r.kind == RouteKind::Inference) {
-            let known = route.path.starts_with("/v1/") || route.path.starts_with("/api/");
+            let known = operations.iter().any(|(path, _)| *path == route.path);
             assert!(known, "{}: say which operation it is", route.path);
         }
     }

@@ -31,7 +31,7 @@ pub enum DurationError {
     TooLong(String),
 }
 
-/// Nanoseconds of Go's units. Both spellings of the micro sign are Go's own.
+/// Nanoseconds of Go's units, the least first. Both spellings of the micro sign are Go's own.
 const UNITS: [(&str, u64); 8] = [
     ("ns", 1),
     ("us", 1_000),
@@ -174,14 +174,8 @@ pub fn duration_text(span: Duration) -> String {
         return "0".to_owned();
     }
     let mut text = String::new();
-    for (unit, nanos) in [
-        ("h", 3_600_000_000_000),
-        ("m", 60_000_000_000),
-        ("s", 1_000_000_000),
-        ("ms", 1_000_000),
-        ("us", 1_000),
-        ("ns", 1),
-    ] {
+    for (unit, nanos) in UNITS.iter().rev().filter(|(unit, _)| unit.is_ascii()) {
+        let nanos = u128::from(*nanos);
         if left >= nanos {
             text.push_str(&format!("{}{unit}", left / nanos));
             left %= nanos;

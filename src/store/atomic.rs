@@ -6,13 +6,18 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Replaces a file's content. On failure the old content stands and nothing is left beside it.
+/// Replaces a file's content. On failure the old content stands and nothing is left beside it. The
+/// folder of a file that only its owner may read is made for its owner alone; one that is there stays
+/// as it is.
 ///
 /// # Errors
 /// A folder cannot be made, or the file cannot be written or renamed.
 pub fn write(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     if let Some(dir) = path.parent() {
-        fs::create_dir_all(dir)?;
+        match mode & 0o077 {
+            0 => super::journal::make_folder(dir)?,
+            _ => fs::create_dir_all(dir)?,
+        }
     }
     let aside = aside(path);
     let written = write_aside(&aside, content, mode).and_then(|()| fs::rename(&aside, path));
@@ -75,5 +80,21 @@ mod tests {
             .map(|e| e.unwrap().file_name())
             .collect();
         assert_eq!(left.len(), 2, "{left:?}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_for_the_owner_alone_gets_a_folder_that_is() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let path = dir.path().join("state").join("nodes.json");
+        write(&path, b"x", 0o600).unwrap();
+        let folder = path.parent().unwrap();
+        assert_eq!((mode(folder), mode(&path)), (0o700, 0o600));
+        // A folder that somebody opened stays open.
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+        write(&path, b"y", 0o600).unwrap();
+        assert_eq!(mode(folder), 0o755);
     }
 }

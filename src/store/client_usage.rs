@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::atomic;
+use super::{atomic, versioned};
 
 /// Version of the file's shape.
 const SCHEMA: u32 = 1;
@@ -60,19 +60,9 @@ impl UsageBook {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(e) => return Err(bad(e.to_string())),
         };
-        let saved: Saved = serde_json::from_slice(&content).map_err(|e| {
-            bad(format!(
-                "damaged at line {}, column {}",
-                e.line(),
-                e.column()
-            ))
-        })?;
-        match saved.schema_version {
-            SCHEMA => Ok(saved.keys),
-            other => Err(bad(format!(
-                "its version is {other}, this daemon knows {SCHEMA}"
-            ))),
-        }
+        let saved: Saved =
+            versioned::parse(&content, SCHEMA).map_err(|why| bad(why.to_string()))?;
+        Ok(saved.keys)
     }
 
     /// Replaces it. Blocks.

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::atomic;
+use super::versioned::{self, Unread};
 use crate::rules::client_key::ClientKey;
 use crate::rules::pool::key::KeyRecord;
 use crate::rules::pool::sizes::Invalid;
@@ -73,6 +74,14 @@ pub enum KeyFileError {
         /// Its mode.
         mode: u32,
     },
+    /// Another version of the program wrote it.
+    #[error("{path} is not for this daemon ({why}); start the version that wrote it")]
+    Version {
+        /// The file.
+        path: String,
+        /// Which version it has, and which one is known.
+        why: Unread,
+    },
     /// It is not what was written.
     #[error("{path} is damaged ({why}); restore it, or move it away and create the keys again")]
     Damaged {
@@ -117,7 +126,7 @@ impl<K: Kept> KeyFile<K> {
         let keys = match fs::read(path) {
             Ok(content) => {
                 private(path)?;
-                parse(&content).map_err(|why| KeyFileError::Damaged { path: shown, why })?
+                parse(&content, shown)?
             },
             Err(e) if e.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(source) => {
@@ -186,20 +195,23 @@ impl<K: Kept> KeyFile<K> {
 }
 
 /// The error tells the place and never the content.
-fn parse<K: Kept>(content: &[u8]) -> Result<Vec<K>, String> {
-    let saved: Saved<K> = serde_json::from_slice(content)
-        .map_err(|e| format!("line {}, column {}", e.line(), e.column()))?;
-    if saved.schema_version != SCHEMA {
-        return Err(format!(
-            "its version is {}, this daemon knows {SCHEMA}",
-            saved.schema_version
-        ));
+fn parse<K: Kept>(content: &[u8], path: String) -> Result<Vec<K>, KeyFileError> {
+    let saved: Saved<K> = match versioned::parse(content, SCHEMA) {
+        Ok(saved) => saved,
+        Err(why @ Unread::Version { .. }) => return Err(KeyFileError::Version { path, why }),
+        Err(Unread::Damaged { line, column }) => {
+            let why = format!("line {line}, column {column}");
+            return Err(KeyFileError::Damaged { path, why });
+        },
+    };
+    let wrong = saved.keys.iter().find_map(|key| {
+        let why = key.check().err()?;
+        Some(format!("key {:?}: {why}", key.name()))
+    });
+    match wrong {
+        Some(why) => Err(KeyFileError::Damaged { path, why }),
+        None => Ok(saved.keys),
     }
-    for key in &saved.keys {
-        key.check()
-            .map_err(|e| format!("key {:?}: {e}", key.name()))?;
-    }
-    Ok(saved.keys)
 }
 
 #[cfg(unix)]
@@ -281,12 +293,17 @@ mod tests {
             "",
             "canary",
             "[]",
-            r#"{"schema_version":2,"keys":[]}"#,
+            r#"{"schema_version":2,"canary":[]}"#,
             r#"{"schema_version":1,"keys":[{"name":"a b","node":"n","hash":"x","created_at":1}]}"#,
         ] {
             atomic::write(&path, content.as_bytes(), 0o600).unwrap();
             let e = Keys::open(&path).err().unwrap().to_string();
-            assert!(e.contains("damaged") && !e.contains("canary"), "{e}");
+            // Keys that a newer version wrote are not to be made again.
+            let want = match content.contains("2,") {
+                true => "its version is 2, this daemon knows 1); start",
+                false => "damaged",
+            };
+            assert!(e.contains(want) && !e.contains("canary"), "{e}");
             assert_eq!(fs::read_to_string(&path).unwrap(), content);
         }
     }

@@ -10,3 +10,4 @@ pub mod nodes;
 pub mod pool;
 pub mod ports;
 pub mod usage_file;
+mod versioned;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::rules::engine::EngineId;
 
-use super::atomic;
+use super::{atomic, versioned};
 
 /// Version of the file. Raised when a field changes its meaning or goes.
 const VERSION: u32 = 1;
@@ -61,12 +61,6 @@ struct File {
     nodes: Vec<SavedNode>,
 }
 
-/// Only the version, to tell a newer file from a broken one.
-#[derive(Deserialize)]
-struct Version {
-    v: u32,
-}
-
 /// The file of one state folder.
 #[derive(Clone, Debug)]
 pub struct NodeFile(PathBuf);
@@ -89,22 +83,12 @@ impl NodeFile {
     /// file, which may hold keys.
     pub fn load(&self) -> Result<Vec<SavedNode>, String> {
         let bad = |why: String| format!("{}: {why}", self.0.display());
-        let text = match fs::read_to_string(&self.0) {
-            Ok(text) => text,
+        let content = match fs::read(&self.0) {
+            Ok(content) => content,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(e) => return Err(bad(e.to_string())),
         };
-        let version = serde_json::from_str::<Version>(&text).map(|f| f.v);
-        if version.as_ref().is_ok_and(|v| *v > VERSION) {
-            return Err(bad("a newer version wrote it".to_owned()));
-        }
-        let at = |e: serde_json::Error| {
-            let (line, column) = (e.line(), e.column());
-            bad(format!(
-                "not the list of nodes that this version writes (line {line}, column {column})"
-            ))
-        };
-        let file: File = serde_json::from_str(&text).map_err(at)?;
+        let file: File = versioned::parse(&content, VERSION).map_err(|why| bad(why.to_string()))?;
         Ok(file.nodes)
     }
 
@@ -160,7 +144,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = NodeFile::in_folder(dir.path());
         for (text, want) in [
-            (r#"{"v":2,"nodes":[],"more":"canary"}"#, "a newer version"),
+            (r#"{"v":2,"nodes":[],"more":"canary"}"#, "version is 2"),
+            (r#"{"v":0,"nodes":[]}"#, "version is 0"),
             (r#"{"v":1,"nodes":[{"api_key":"canary"}]}"#, "line 1"),
             (r#"{"v":1,"nodes":[],"canary":1}"#, "line 1"),
             ("canary", "line 1"),

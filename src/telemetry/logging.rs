@@ -18,7 +18,7 @@ use super::journal;
 use crate::rules::log_level::{LogFormat, LogLevel};
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::Interest;
-use tracing::{Event, Level, Metadata, Subscriber};
+use tracing::{Event, Metadata, Subscriber};
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, MakeWriter};
@@ -42,33 +42,14 @@ pub struct LogHandle(Arc<AtomicU8>);
 impl LogHandle {
     /// From now on only this severity and above.
     pub fn set(&self, threshold: LogLevel) {
-        self.0.store(rank(threshold), Ordering::Relaxed);
+        self.0.store(threshold as u8, Ordering::Relaxed);
         tracing::callsite::rebuild_interest_cache();
-    }
-}
-
-fn rank(t: LogLevel) -> u8 {
-    match t {
-        LogLevel::Error => 1,
-        LogLevel::Warn => 2,
-        LogLevel::Info => 3,
-        LogLevel::Debug => 4,
-    }
-}
-
-fn level_rank(level: &Level) -> u8 {
-    match *level {
-        Level::ERROR => 1,
-        Level::WARN => 2,
-        Level::INFO => 3,
-        Level::DEBUG => 4,
-        Level::TRACE => 5,
     }
 }
 
 /// Starts the log. A second call in one process changes nothing but the threshold it returns.
 pub fn start(threshold: LogLevel, form: LogFormat) -> LogHandle {
-    let handle = LogHandle(Arc::new(AtomicU8::new(rank(threshold))));
+    let handle = LogHandle(Arc::new(AtomicU8::new(threshold as u8)));
     let lines = Lines::start();
     let ours = Ours(handle.0.clone());
     let layer = tracing_subscriber::fmt::layer()
@@ -104,9 +85,19 @@ pub fn log_panics() {
 struct Ours(Arc<AtomicU8>);
 
 impl Ours {
+    /// By the number that the level has in the enum.
+    fn threshold(&self) -> LevelFilter {
+        match self.0.load(Ordering::Relaxed) {
+            n if n == LogLevel::Error as u8 => LevelFilter::ERROR,
+            n if n == LogLevel::Warn as u8 => LevelFilter::WARN,
+            n if n == LogLevel::Info as u8 => LevelFilter::INFO,
+            _ => LevelFilter::DEBUG,
+        }
+    }
+
     fn lets_through(&self, meta: &Metadata<'_>) -> bool {
         let ours = TARGETS.iter().any(|t| meta.target().starts_with(t));
-        ours && level_rank(meta.level()) <= self.0.load(Ordering::Relaxed)
+        ours && *meta.level() <= self.threshold()
     }
 }
 
@@ -126,12 +117,7 @@ impl<S> Filter<S> for Ours {
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(match self.0.load(Ordering::Relaxed) {
-            1 => LevelFilter::ERROR,
-            2 => LevelFilter::WARN,
-            3 => LevelFilter::INFO,
-            _ => LevelFilter::DEBUG,
-        })
+        Some(self.threshold())
     }
 }
 

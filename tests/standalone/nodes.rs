@@ -79,7 +79,10 @@ fn a_file_of_nodes_that_cannot_be_read_is_no_reason_not_to_start_and_is_kept() {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(&path, "{\"v\":2}").unwrap();
     let daemon: Standalone = serve(&world, "", &[]);
-    daemon.process.log.expect("a newer version wrote it");
+    daemon
+        .process
+        .log
+        .expect("its version is 2, this daemon knows 1");
     let url = format!("ollama=http://127.0.0.1:{}", a.port());
     let said = world.run(&["nodes", "add", &url]);
     assert_eq!(said.code, 4, "{said:?}");

@@ -115,14 +115,7 @@ fn a_sole_owner_gets_all_five_dispatches_with_growing_waits() {
         waits.push(w.as_secs());
         now += w;
         assert_eq!(d.on(Event::Woke, now, ROLL), Action::Resolve);
-        a = d.on(
-            Event::Resolved {
-                candidates: 1,
-                held: false,
-            },
-            now,
-            ROLL,
-        );
+        a = d.on(found(1, false), now, ROLL);
     }
     assert_eq!(waits, [1, 2, 4, 8]);
     assert_eq!(
@@ -174,14 +167,7 @@ fn slow_failures_end_at_the_deadline_with_budget_unspent() {
         };
         now += w;
         assert_eq!(d.on(Event::Woke, now, ROLL), Action::Resolve);
-        let a = d.on(
-            Event::Resolved {
-                candidates: 1,
-                held: false,
-            },
-            now,
-            ROLL,
-        );
+        let a = d.on(found(1, false), now, ROLL);
         assert_eq!(
             a,
             Action::Send {
@@ -216,14 +202,7 @@ fn waiting_for_an_owner_costs_no_attempt_and_ends_at_the_deadline() {
             },
             Action::Resolve => {
                 rounds += 1;
-                a = d.on(
-                    Event::Resolved {
-                        candidates: 0,
-                        held: false,
-                    },
-                    now,
-                    ROLL,
-                );
+                a = d.on(found(0, false), now, ROLL);
             },
             other => {
                 assert_eq!(other, Action::Answer(Answer::Exhausted(Exhausted::NoOwner)));
@@ -241,26 +220,12 @@ fn an_owner_that_comes_back_is_used() {
     let _ = d.on(refused(), S, ROLL);
     assert_eq!(d.on(Event::Woke, S * 2, ROLL), Action::Resolve);
     assert!(matches!(
-        d.on(
-            Event::Resolved {
-                candidates: 0,
-                held: false
-            },
-            S * 2,
-            ROLL
-        ),
+        d.on(found(0, false), S * 2, ROLL),
         Action::Wait(_)
     ));
     assert_eq!(d.on(Event::Woke, S * 3, ROLL), Action::Resolve);
     assert_eq!(
-        d.on(
-            Event::Resolved {
-                candidates: 2,
-                held: false
-            },
-            S * 3,
-            ROLL
-        ),
+        d.on(found(2, false), S * 3, ROLL),
         Action::Send {
             candidate: 0,
             last: false
@@ -284,14 +249,7 @@ fn candidates_that_left_meanwhile_cost_no_attempt() {
     }
     assert_eq!((a, d.dispatched()), (Action::Wait(S), 1));
     let (mut d, _) = Dispatch::new(Effort::OnePass);
-    let _ = d.on(
-        Event::Resolved {
-            candidates: 1,
-            held: false,
-        },
-        S,
-        ROLL,
-    );
+    let _ = d.on(found(1, false), S, ROLL);
     assert_eq!(
         d.on(Event::Gone, S, ROLL),
         Action::Answer(Answer::Attempt(Failure::TargetGone))
@@ -303,14 +261,7 @@ fn a_one_pass_request_tries_each_candidate_once() {
     let (mut d, _) = Dispatch::new(Effort::OnePass);
     let now = S * 9_999;
     assert_eq!(
-        d.on(
-            Event::Resolved {
-                candidates: 2,
-                held: false
-            },
-            now,
-            ROLL
-        ),
+        d.on(found(2, false), now, ROLL),
         Action::Send {
             candidate: 0,
             last: false
@@ -336,14 +287,7 @@ fn a_one_pass_request_tries_each_candidate_once() {
     );
     let (mut d, _) = Dispatch::new(Effort::OnePass);
     assert_eq!(
-        d.on(
-            Event::Resolved {
-                candidates: 0,
-                held: false
-            },
-            now,
-            ROLL
-        ),
+        d.on(found(0, false), now, ROLL),
         Action::Answer(Answer::NoCandidate)
     );
 }
@@ -356,14 +300,7 @@ fn unsupported_everywhere_in_two_rounds_is_the_answer() {
     assert_eq!(d.judge(501), Verdict::Retry);
     let _ = d.on(unsupported, S, ROLL);
     let _ = d.on(Event::Woke, S * 2, ROLL);
-    let _ = d.on(
-        Event::Resolved {
-            candidates: 1,
-            held: false,
-        },
-        S * 2,
-        ROLL,
-    );
+    let _ = d.on(found(1, false), S * 2, ROLL);
     assert_eq!(d.judge(501), Verdict::Answer);
     assert_eq!(d.dispatched(), 2);
     // Two owners, one of which failed otherwise: no such shortcut.
@@ -371,14 +308,7 @@ fn unsupported_everywhere_in_two_rounds_is_the_answer() {
     let _ = d.on(unsupported, S, ROLL);
     let _ = d.on(refused(), S, ROLL);
     let _ = d.on(Event::Woke, S * 3, ROLL);
-    let _ = d.on(
-        Event::Resolved {
-            candidates: 2,
-            held: false,
-        },
-        S * 3,
-        ROLL,
-    );
+    let _ = d.on(found(2, false), S * 3, ROLL);
     assert_eq!(d.judge(501), Verdict::Retry);
     let _ = d.on(unsupported, S * 3, ROLL);
     assert_eq!(
@@ -391,14 +321,7 @@ fn unsupported_everywhere_in_two_rounds_is_the_answer() {
     let _ = d.on(unsupported, S, ROLL);
     let _ = d.on(unsupported, S, ROLL);
     let _ = d.on(Event::Woke, S * 3, ROLL);
-    let _ = d.on(
-        Event::Resolved {
-            candidates: 2,
-            held: false,
-        },
-        S * 3,
-        ROLL,
-    );
+    let _ = d.on(found(2, false), S * 3, ROLL);
     assert_eq!(
         d.judge(501),
         Verdict::Retry,
@@ -408,34 +331,85 @@ fn unsupported_everywhere_in_two_rounds_is_the_answer() {
     assert_eq!(d.judge(501), Verdict::Answer);
 }
 
+#[test]
+fn an_owner_that_was_not_asked_keeps_501_from_being_the_answer() {
+    let unsupported = Event::Failed(Failure::Status(501));
+    let rounds = [(false, false), (false, true), (true, false), (true, true)];
+    for (first, second) in rounds {
+        let (mut d, _) = Dispatch::new(Effort::Budget);
+        let _ = d.on(found(1, first), S, ROLL);
+        let _ = d.on(unsupported, S, ROLL);
+        let _ = d.on(Event::Woke, S * 2, ROLL);
+        let _ = d.on(found(1, second), S * 2, ROLL);
+        let want = match first || second {
+            true => Verdict::Retry,
+            false => Verdict::Answer,
+        };
+        assert_eq!(d.judge(501), want, "held off: {first}, then {second}");
+    }
+    // The same where the pool held the request off on the way.
+    let (mut d, _) = start(2);
+    let _ = d.on(unsupported, S, ROLL);
+    let _ = d.on(unsupported, S, ROLL);
+    let _ = d.on(Event::Woke, S * 2, ROLL);
+    let _ = d.on(found(2, false), S * 2, ROLL);
+    let _ = d.on(Event::Held(Withheld::Busy), S * 2, ROLL);
+    assert_eq!(d.judge(501), Verdict::Retry);
+}
+
+#[test]
+fn the_deadline_says_what_held_the_request_off() {
+    let end = budget::JOB_DEADLINE;
+    let reasons = [
+        (Withheld::Busy, Exhausted::Busy),
+        (Withheld::StoreDown, Exhausted::StoreDown),
+    ];
+    for (why, want) in reasons {
+        let (mut d, _) = start(1);
+        let _ = d.on(refused(), S, ROLL);
+        let _ = d.on(Event::Woke, S * 2, ROLL);
+        let _ = d.on(found(1, false), S * 2, ROLL);
+        let a = d.on(Event::Held(why), S * 2, ROLL);
+        assert!(matches!(a, Action::Wait(_)), "something was sent: {why:?}");
+        let exhausted = Answer::Exhausted(want);
+        assert_eq!(d.on(Event::Woke, end, ROLL), Action::Answer(exhausted));
+    }
+}
+
 proptest! {
     #[test]
     fn the_bounds_hold_whatever_happens(
-        steps in prop::collection::vec((0usize..4, 0u64..200, 0u8..6, 0.0f64..1.0), 1..60)
+        steps in prop::collection::vec(
+            (0usize..4, any::<bool>(), 0u64..200, 0u8..9, 0.0f64..1.0),
+            1..60,
+        )
     ) {
         let (mut d, mut action) = Dispatch::new(Effort::Budget);
         let mut now = Duration::ZERO;
+        // What really reached a node: neither a withheld request nor one for a node that left did.
         let mut sent = 0;
-        let mut dispatched_before = 0;
-        for (candidates, secs, failure, roll) in steps {
+        for (candidates, held, secs, event, roll) in steps {
             action = match action {
-                Action::Resolve => d.on(Event::Resolved { candidates, held: false }, now, roll),
+                Action::Resolve => d.on(found(candidates, held), now, roll),
                 Action::Send { candidate, last } => {
-                    sent += 1;
-                    prop_assert!(sent <= 5);
-                    prop_assert_eq!(last, sent == 5);
+                    prop_assert!(sent < 5);
+                    prop_assert_eq!(last, sent == 4);
                     prop_assert!(candidate < 4);
                     prop_assert!(now < budget::JOB_DEADLINE, "no attempt starts after the deadline");
                     now += S * secs as u32;
-                    let failure = match failure {
-                        0 => Failure::Status(503),
-                        1 => Failure::Transport,
-                        2 => Failure::NoContent,
-                        3 => Failure::Status(501),
-                        4 => Failure::TargetGone,
-                        _ => Failure::Broken,
+                    let event = match event {
+                        0 => Event::Failed(Failure::Status(503)),
+                        1 => Event::Failed(Failure::Transport),
+                        2 => Event::Failed(Failure::NoContent),
+                        3 => Event::Failed(Failure::Status(501)),
+                        4 => Event::Failed(Failure::TargetGone),
+                        5 => Event::Failed(Failure::Broken),
+                        6 => Event::Gone,
+                        7 => Event::Held(Withheld::Busy),
+                        _ => Event::Held(Withheld::StoreDown),
                     };
-                    d.on(Event::Failed(failure), now, roll)
+                    sent += u32::from(matches!(event, Event::Failed(_)));
+                    d.on(event, now, roll)
                 },
                 Action::Wait(w) => {
                     prop_assert!(w <= S * 10);
@@ -443,17 +417,18 @@ proptest! {
                     d.on(Event::Woke, now, roll)
                 },
                 Action::Answer(answer) => {
-                    if answer == Answer::NoCandidate {
-                        prop_assert_eq!(sent, 0);
-                    } else {
-                        prop_assert!(sent > 0);
+                    match answer {
+                        Answer::NoCandidate => prop_assert_eq!(sent, 0),
+                        Answer::Attempt(_) => prop_assert_eq!(sent, 5),
+                        Answer::Exhausted(Exhausted::StoreDown) => {},
+                        Answer::Exhausted(_) => prop_assert!(now >= budget::JOB_DEADLINE),
+                        other => prop_assert!(false, "{:?} is the driver's to find", other),
                     }
                     return Ok(());
                 },
             };
-            prop_assert!(d.dispatched() - dispatched_before <= 1);
-            dispatched_before = d.dispatched();
-            prop_assert_eq!(d.dispatched(), if matches!(action, Action::Send { .. }) { sent + 1 } else { sent });
+            let under_way = u32::from(matches!(action, Action::Send { .. }));
+            prop_assert_eq!(d.dispatched(), sent + under_way);
         }
     }
 }

@@ -15,6 +15,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::sizes::MAX_ENDPOINT;
 use crate::rules::addresses::{authority, without_brackets};
+use crate::rules::url;
 
 /// The part of a URL that says how to speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -83,10 +84,14 @@ impl Endpoint {
         if authority.as_str().contains('@') {
             return Err("the URL has a user name or password; an endpoint has none".into());
         }
+        let default = match scheme {
+            Scheme::Http => 80,
+            Scheme::Https => 443,
+        };
         Ok(Self {
             scheme,
             host: host(authority.host())?,
-            port: port(scheme, authority.as_str(), authority.port_u16())?,
+            port: url::port(authority.as_str(), authority.port_u16(), default)?,
             prefix: prefix(uri.path())?,
         })
     }
@@ -291,24 +296,9 @@ fn host(raw: &str) -> Result<String, String> {
     Ok(bare)
 }
 
-/// A port that does not fit 16 bits is `None` to the parser, so the text decides.
-fn port(scheme: Scheme, authority: &str, parsed: Option<u16>) -> Result<u16, String> {
-    let behind_host = authority.rsplit(']').next().unwrap_or(authority);
-    match (parsed, behind_host.contains(':')) {
-        (Some(0), _) | (None, true) => Err("the URL's port is not in 1..65535".into()),
-        (Some(port), _) => Ok(port),
-        (None, false) if scheme == Scheme::Https => Ok(443),
-        (None, false) => Ok(80),
-    }
-}
-
 /// As for a node named by hand; and no `..`, which would lead out of the prefix.
 fn prefix(path: &str) -> Result<String, String> {
-    let path = path.trim_end_matches('/');
-    let path = path
-        .strip_suffix("/v1")
-        .unwrap_or(path)
-        .trim_end_matches('/');
+    let path = url::prefix(path);
     let dots = |part: &str| {
         matches!(
             part.to_ascii_lowercase().replace("%2e", ".").as_str(),

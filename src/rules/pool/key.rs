@@ -10,7 +10,7 @@ use super::endpoint::Allow;
 use super::sizes::{self, Invalid};
 use crate::rules::ids::NodeId;
 use crate::rules::key_form;
-pub use crate::rules::key_form::{KeyHash, MAX_ENTRIES, RANDOM_BYTES, name, pattern_matches};
+pub use crate::rules::key_form::{KeyHash, RANDOM_BYTES, name, pattern_matches};
 use crate::rules::secret::Secret;
 
 /// In front of every key that is made.
@@ -45,9 +45,7 @@ pub fn make(random: [u8; RANDOM_BYTES]) -> Secret {
 
 /// The secret part of a presented key; `None` if it is no node key at all.
 pub fn secret_part(presented: &str) -> Option<&str> {
-    let stripped = presented.strip_prefix(PREFIX);
-    let secret = stripped.or_else(|| presented.strip_prefix(LEGACY_PREFIX))?;
-    key_form::is_secret(secret).then_some(secret)
+    key_form::secret_part(presented, [PREFIX, LEGACY_PREFIX])
 }
 
 impl KeyHash {
@@ -94,35 +92,19 @@ impl KeyRecord {
     pub fn check(&self) -> Result<(), Invalid> {
         name(&self.name)?;
         sizes::node_id(self.node.as_str())?;
-        for (field, list) in [("allow", &self.allow), ("models", &self.models)] {
-            if list.len() > MAX_ENTRIES {
-                let why = format!("has {} entries; the limit is {MAX_ENTRIES}", list.len());
-                return Err(Invalid {
-                    field: field.into(),
-                    why,
-                });
-            }
-        }
+        key_form::entries("allow", &self.allow)?;
+        key_form::entries("models", &self.models)?;
         for (i, entry) in self.allow.iter().enumerate() {
-            let field = || format!("allow[{i}]");
-            Allow::parse(entry).map_err(|why| Invalid {
-                field: field(),
-                why,
-            })?;
+            Allow::parse(entry).map_err(|why| Invalid::new(format!("allow[{i}]"), why))?;
         }
         for (i, pattern) in self.models.iter().enumerate() {
-            let bytes = pattern.len();
-            if !(1..=sizes::MAX_MODEL_NAME).contains(&bytes)
-                || pattern.chars().any(char::is_control)
-            {
+            if !sizes::is_model_name(pattern) {
                 let why = format!(
-                    "has {bytes} bytes or a control character; a pattern has 1..{} bytes, `*` stands for any text",
+                    "has {} bytes or a control character; a pattern has 1..{} bytes, `*` stands for any text",
+                    pattern.len(),
                     sizes::MAX_MODEL_NAME
                 );
-                return Err(Invalid {
-                    field: format!("models[{i}]"),
-                    why,
-                });
+                return Err(Invalid::new(format!("models[{i}]"), why));
             }
         }
         Ok(())

@@ -1,40 +1,66 @@
 //! The pool's limits: each a setting with a range.
 //!
 //! Owns: defaults, ranges, and which of them must fit together. Leaves to others: reading them
-//! (`config`), what they do (`standing`, `breaker`, the store).
+//! (`config`, which has its ranges and its check from here), what they do (`standing`, `breaker`, the
+//! store).
 
-use std::fmt;
-use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use crate::rules::units::duration_text;
 
 /// The pool's limits. Times in milliseconds. [`Limits::check`] knows the ranges.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
-    /// A node that was not heard of for longer is offline. 2 s to 1 h, at least two beats.
+    /// A node that was not heard of for longer is offline. [`TTL`], at least two beats.
     pub ttl_ms: u64,
-    /// How often workers are told to beat. 500 ms to 10 min.
+    /// How often workers are told to beat. [`BEAT`].
     pub beat_ms: u64,
-    /// How often standings are looked at again. 500 ms to 10 min.
+    /// How often standings are looked at again. [`SWEEP`].
     pub sweep_ms: u64,
-    /// A node that was not heard of for longer is forgotten. 1 min to 365 days, more than the TTL.
+    /// A node that was not heard of for longer is forgotten. [`RETENTION`], more than the TTL.
     pub retention_ms: u64,
-    /// Failures in a row that break a circuit. 1 to 1000.
+    /// Failures in a row that break a circuit. [`FAILURES`].
     pub failures: u32,
-    /// How long a broken circuit stays so before a trial. 1 s to 1 h.
+    /// How long a broken circuit stays so before a trial. [`COOLDOWN`].
     pub cooldown_ms: u64,
-    /// From this GPU temperature (°C) on a node is suspect. 30 to 150.
-    pub suspect_temperature: f64,
-    /// From this GPU utilization (percent) on a node is suspect. 1 to 101; 101 is never.
-    pub suspect_utilization: f64,
-    /// A lease that is not renewed for longer is void. 3 s to 10 min.
+    /// From this GPU temperature (°C) on a node is suspect. [`TEMPERATURE`].
+    pub suspect_temperature: u32,
+    /// From this GPU utilization (percent) on a node is suspect. [`UTILIZATION`]; 101 is never.
+    pub suspect_utilization: u32,
+    /// A lease that is not renewed for longer is void. [`LEASE`].
     pub lease_ttl_ms: u64,
-    /// How often leases are renewed. 1 s to 5 min, at most half of the lease's TTL.
+    /// How often leases are renewed. [`RENEWAL`], at most half of the lease's TTL.
     pub lease_renewal_ms: u64,
 }
+
+/// The least and the most that a setting may be.
+pub type Range<T> = (T, T);
 
 const SECOND: u64 = 1_000;
 const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
+
+/// Range of a node's TTL, in ms.
+pub const TTL: Range<u64> = (2 * SECOND, HOUR);
+/// Range of the time between two beats, in ms. Workers are told it in seconds.
+pub const BEAT: Range<u64> = (SECOND, 10 * MINUTE);
+/// Range of the time between two sweeps, in ms.
+pub const SWEEP: Range<u64> = (500, 10 * MINUTE);
+/// Range of the retention, in ms.
+pub const RETENTION: Range<u64> = (MINUTE, 365 * DAY);
+/// Range of the failures that break a circuit.
+pub const FAILURES: Range<u32> = (1, 1000);
+/// Range of a circuit's cool-down, in ms.
+pub const COOLDOWN: Range<u64> = (SECOND, HOUR);
+/// Range of the temperature from which a node is suspect, in °C.
+pub const TEMPERATURE: Range<u32> = (30, 150);
+/// Range of the utilization from which a node is suspect, in percent; one more than all is never.
+pub const UTILIZATION: Range<u32> = (1, 101);
+/// Range of a lease's TTL, in ms.
+pub const LEASE: Range<u64> = (3 * SECOND, 10 * MINUTE);
+/// Range of the time between two renewals of a lease, in ms.
+pub const RENEWAL: Range<u64> = (SECOND, 5 * MINUTE);
 
 impl Default for Limits {
     fn default() -> Self {
@@ -45,75 +71,29 @@ impl Default for Limits {
             retention_ms: DAY,
             failures: 5,
             cooldown_ms: 30 * SECOND,
-            suspect_temperature: 88.0,
-            suspect_utilization: 98.0,
+            suspect_temperature: 88,
+            suspect_utilization: 98,
             lease_ttl_ms: 30 * SECOND,
             lease_renewal_ms: 10 * SECOND,
         }
     }
 }
 
-/// A limit that cannot be used.
+/// Two limits that do not fit together, though each is in its range.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadLimit {
+pub struct Misfit {
     /// The setting's name.
     pub setting: &'static str,
-    /// What is wrong and what would do.
+    /// The name of the one that it does not fit.
+    pub beside: &'static str,
+    /// What is wrong.
     pub why: String,
 }
 
-impl fmt::Display for BadLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.setting, self.why)
-    }
-}
-
 impl Limits {
-    /// Everything that is wrong with these limits; empty when they can be used.
-    pub fn check(&self) -> Vec<BadLimit> {
-        let mut bad = Vec::new();
-        for (setting, ms, range) in [
-            ("ttl", self.ttl_ms, 2 * SECOND..=HOUR),
-            ("heartbeat_interval", self.beat_ms, 500..=10 * MINUTE),
-            ("sweep_interval", self.sweep_ms, 500..=10 * MINUTE),
-            ("retention", self.retention_ms, MINUTE..=365 * DAY),
-            ("cooldown", self.cooldown_ms, SECOND..=HOUR),
-            ("lease_ttl", self.lease_ttl_ms, 3 * SECOND..=10 * MINUTE),
-            ("lease_renewal", self.lease_renewal_ms, SECOND..=5 * MINUTE),
-        ] {
-            bad.extend(out_of_range(setting, ms, range));
-        }
-        if !(1..=1000).contains(&self.failures) {
-            let why = format!("{} is not in 1..1000", self.failures);
-            bad.push(BadLimit {
-                setting: "failures",
-                why,
-            });
-        }
-        // Written so that NaN is out of range.
-        if !(30.0..=150.0).contains(&self.suspect_temperature) {
-            let why = format!("{} is not in 30..150 (°C)", self.suspect_temperature);
-            bad.push(BadLimit {
-                setting: "suspect_temperature",
-                why,
-            });
-        }
-        if !(1.0..=101.0).contains(&self.suspect_utilization) {
-            let why = format!(
-                "{} is not in 1..101 (percent; 101 is never)",
-                self.suspect_utilization
-            );
-            bad.push(BadLimit {
-                setting: "suspect_utilization",
-                why,
-            });
-        }
-        bad.extend(self.misfits());
-        bad
-    }
-
-    /// Limits that are each in range but not together.
-    fn misfits(&self) -> Vec<BadLimit> {
+    /// The limits that do not fit together; empty when they can be used. Their ranges are looked at
+    /// where they are read, one by one.
+    pub fn misfits(&self) -> Vec<Misfit> {
         let mut bad = Vec::new();
         if self.ttl_ms < self.beat_ms.saturating_mul(2) {
             let why = format!(
@@ -121,8 +101,9 @@ impl Limits {
                 text(self.ttl_ms),
                 text(self.beat_ms)
             );
-            bad.push(BadLimit {
-                setting: "ttl",
+            bad.push(Misfit {
+                setting: "heartbeat_ttl",
+                beside: "heartbeat_interval",
                 why,
             });
         }
@@ -132,8 +113,9 @@ impl Limits {
                 text(self.retention_ms),
                 text(self.ttl_ms)
             );
-            bad.push(BadLimit {
+            bad.push(Misfit {
                 setting: "retention",
+                beside: "heartbeat_ttl",
                 why,
             });
         }
@@ -143,8 +125,9 @@ impl Limits {
                 text(self.lease_renewal_ms),
                 text(self.lease_ttl_ms)
             );
-            bad.push(BadLimit {
+            bad.push(Misfit {
                 setting: "lease_renewal",
+                beside: "lease_ttl",
                 why,
             });
         }
@@ -152,36 +135,8 @@ impl Limits {
     }
 }
 
-fn out_of_range(setting: &'static str, ms: u64, range: RangeInclusive<u64>) -> Option<BadLimit> {
-    let why = || {
-        format!(
-            "{} is not in {}..{}",
-            text(ms),
-            text(*range.start()),
-            text(*range.end())
-        )
-    };
-    (!range.contains(&ms)).then(|| BadLimit {
-        setting,
-        why: why(),
-    })
-}
-
-/// As it is written in a configuration file, in one unit.
 fn text(ms: u64) -> String {
-    let units = [
-        (DAY, 24, "h"),
-        (HOUR, 1, "h"),
-        (MINUTE, 1, "m"),
-        (SECOND, 1, "s"),
-    ];
-    let whole = units
-        .into_iter()
-        .find(|(unit, ..)| ms > 0 && ms.is_multiple_of(*unit));
-    match whole {
-        Some((unit, times, name)) => format!("{}{name}", ms / unit * times),
-        None => format!("{ms}ms"),
-    }
+    duration_text(Duration::from_millis(ms))
 }
 
 #[cfg(test)]
@@ -191,7 +146,7 @@ mod tests {
     #[test]
     fn the_defaults_are_the_documented_ones_and_valid() {
         let limits = Limits::default();
-        assert_eq!(limits.check(), []);
+        assert_eq!(limits.misfits(), []);
         assert_eq!(
             (
                 limits.ttl_ms,
@@ -204,7 +159,7 @@ mod tests {
         assert_eq!((limits.failures, limits.cooldown_ms), (5, 30_000));
         assert_eq!(
             (limits.suspect_temperature, limits.suspect_utilization),
-            (88.0, 98.0)
+            (88, 98)
         );
         assert_eq!(
             (limits.lease_ttl_ms, limits.lease_renewal_ms),
@@ -213,85 +168,31 @@ mod tests {
     }
 
     #[test]
-    fn every_limit_has_a_range_and_the_error_names_setting_and_range() {
-        type Set = fn(&mut Limits);
-        let cases: [(&str, Set, &str); 16] = [
-            ("ttl", |l| l.ttl_ms = 1_999, "is not in 2s..1h"),
-            ("ttl", |l| l.ttl_ms = 3_600_001, "is not in 2s..1h"),
-            (
-                "heartbeat_interval",
-                |l| l.beat_ms = 499,
-                "is not in 500ms..10m",
-            ),
-            ("sweep_interval", |l| l.sweep_ms = 0, "is not in 500ms..10m"),
-            (
-                "retention",
-                |l| l.retention_ms = 59_999,
-                "is not in 1m..8760h",
-            ),
-            ("cooldown", |l| l.cooldown_ms = 999, "is not in 1s..1h"),
-            (
-                "lease_ttl",
-                |l| l.lease_ttl_ms = 700_000,
-                "is not in 3s..10m",
-            ),
-            (
-                "lease_renewal",
-                |l| l.lease_renewal_ms = 999,
-                "is not in 1s..5m",
-            ),
-            ("failures", |l| l.failures = 0, "0 is not in 1..1000"),
-            ("failures", |l| l.failures = 1001, "1001 is not in 1..1000"),
-            (
-                "suspect_temperature",
-                |l| l.suspect_temperature = f64::NAN,
-                "is not in 30..150",
-            ),
-            (
-                "suspect_temperature",
-                |l| l.suspect_temperature = 29.9,
-                "is not in 30..150",
-            ),
-            (
-                "suspect_utilization",
-                |l| l.suspect_utilization = 0.0,
-                "is not in 1..101",
-            ),
-            ("ttl", |l| l.beat_ms = 7_501, "two heartbeats"),
-            (
-                "retention",
-                |l| {
-                    l.ttl_ms = 60_000;
-                    l.retention_ms = 60_000
-                },
-                "forgotten before",
-            ),
-            (
-                "lease_renewal",
-                |l| l.lease_renewal_ms = 15_001,
-                "half of the lease",
-            ),
-        ];
-        for (setting, set, part) in cases {
-            let mut limits = Limits::default();
-            set(&mut limits);
-            let bad = limits.check();
-            let named = bad
-                .iter()
-                .any(|b| b.setting == setting && b.why.contains(part));
-            assert!(named, "{setting} {part}: {bad:?}");
-        }
-    }
-
-    #[test]
-    fn all_mistakes_are_told_at_once() {
+    fn limits_that_do_not_fit_are_told_all_at_once_with_both_names() {
         let limits = Limits {
-            failures: 0,
-            cooldown_ms: 0,
-            sweep_ms: 0,
+            ttl_ms: 60_000,
+            beat_ms: 30_001,
+            retention_ms: 60_000,
+            lease_renewal_ms: 15_001,
             ..Limits::default()
         };
-        let settings: Vec<_> = limits.check().iter().map(|b| b.setting).collect();
-        assert_eq!(settings, ["sweep_interval", "cooldown", "failures"]);
+        let told = limits.misfits();
+        let names: Vec<_> = told.iter().map(|m| (m.setting, m.beside)).collect();
+        assert_eq!(
+            names,
+            [
+                ("heartbeat_ttl", "heartbeat_interval"),
+                ("retention", "heartbeat_ttl"),
+                ("lease_renewal", "lease_ttl"),
+            ]
+        );
+        assert!(told[0].why.starts_with("1m is less than two heartbeats"));
+        let just = Limits {
+            beat_ms: 30_000,
+            retention_ms: 60_001,
+            lease_renewal_ms: 15_000,
+            ..limits
+        };
+        assert_eq!(just.misfits(), []);
     }
 }

@@ -12,16 +12,13 @@ use crate::rules::discovery::{Extra, Node, Pooled};
 use crate::rules::weighted::{Facts, Health, Speed, weights};
 
 /// The node at this time (Unix ms of the store's clock), with so many requests on it that are not of
-/// this gateway. `None` once it counts as having left: it is
-/// offline, or its endpoint cannot be read.
+/// this gateway. `None` once it counts as having left: it is offline, or its endpoint cannot be read.
 pub fn node(record: &Record, elsewhere: u32, now_ms: u64, limits: &Limits) -> Option<Node> {
     let now = standing(record, now_ms, limits);
-    let resting = match now.state {
-        PoolState::Offline => return None,
-        PoolState::Draining => Some(now.reason),
-        PoolState::CircuitBroken if !now.trial_open => Some(now.reason),
-        PoolState::CircuitBroken | PoolState::Suspect | PoolState::Healthy => None,
-    };
+    if now.state == PoolState::Offline {
+        return None;
+    }
+    let resting = (!now.takes()).then_some(now.reason);
     let endpoint = Endpoint::parse(&record.registration.endpoint).ok()?;
     let registration = &record.registration;
     let models = record.models();
@@ -78,13 +75,7 @@ pub fn node(record: &Record, elsewhere: u32, now_ms: u64, limits: &Limits) -> Op
 
 /// The weight it would be picked by now, before speed; 0 if it would not be picked.
 pub fn weight(record: &Record, now_ms: u64, limits: &Limits) -> u64 {
-    let now = standing(record, now_ms, limits);
-    let usable = match now.state {
-        PoolState::Healthy | PoolState::Suspect => true,
-        PoolState::CircuitBroken => now.trial_open,
-        PoolState::Offline | PoolState::Draining => false,
-    };
-    if !usable || record.free() == 0 {
+    if !standing(record, now_ms, limits).takes() || record.free() == 0 {
         return 0;
     }
     let facts = Facts {

@@ -83,7 +83,8 @@ impl fmt::Display for PoolEngine {
 /// No engine of a pool node has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "unknown engine {0:?}; a pool node's engine is one of ollama, lmstudio, llamacpp, vllm, tgi, openai"
+    "unknown engine {0:?}; a pool node's engine is one of {list}",
+    list = PoolEngine::ALL.map(PoolEngine::as_str).join(", ")
 )]
 pub struct UnknownPoolEngine(pub String);
 

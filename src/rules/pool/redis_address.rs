@@ -6,9 +6,14 @@ use std::fmt;
 
 use http::Uri;
 
+use crate::rules::addresses;
 use crate::rules::secret::Secret;
+use crate::rules::url;
 
-/// Where the shared store is. Shown without user name and password.
+/// Where Redis listens if nothing else is said.
+const PORT: u16 = 6379;
+
+/// Where the shared store is. Shown with `***` for user name and password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisAddress {
     url: Secret,
@@ -23,7 +28,7 @@ impl RedisAddress {
     /// What is wrong. The text never repeats the setting: it may hold a password.
     pub fn parse(text: &str) -> Result<Self, String> {
         let text = text.trim();
-        let url = match text.split_once("://") {
+        let whole = match text.split_once("://") {
             None if text.is_empty() => return Err("the address is empty".into()),
             None => format!("redis://{text}"),
             Some(("redis", _)) => text.to_owned(),
@@ -33,27 +38,22 @@ impl RedisAddress {
                         .into(),
                 );
             },
-            Some(_) => return Err("the address starts with redis://".into()),
+            Some(_) => return Err("the address must start with redis://".into()),
         };
         let form = "write it like redis://HOST:6379 or redis://:PASSWORD@HOST:6379/0";
-        let uri: Uri = url
+        let uri: Uri = whole
             .parse()
             .map_err(|_| format!("this is no address; {form}"))?;
         let authority = uri.authority().ok_or_else(|| format!("no host; {form}"))?;
-        if authority.host().is_empty() || uri.query().is_some() || url.contains('#') {
+        if uri.query().is_some() || whole.contains('#') {
             return Err(format!("this is no address; {form}"));
         }
+        let host = url::host(authority.host()).map_err(|e| format!("{e}; {form}"))?;
         let (credentials, place) = match authority.as_str().rsplit_once('@') {
             Some((credentials, place)) => (Some(credentials), place),
             None => (None, authority.as_str()),
         };
-        let port = match (
-            authority.port_u16(),
-            place.rsplit(']').next().unwrap_or(place).contains(':'),
-        ) {
-            (Some(0), _) | (None, true) => return Err("the port is not in 1..65535".into()),
-            (port, _) => port.unwrap_or(6379),
-        };
+        let port = url::port(place, authority.port_u16(), PORT)?;
         let db = uri.path().trim_matches('/');
         if !db.is_empty() && db.parse::<u16>().is_err() {
             return Err(format!("the database is no number; {form}"));
@@ -64,10 +64,11 @@ impl RedisAddress {
             format!("/{db}")
         };
         let password = credentials.and_then(|c| c.split_once(':')).map(|(_, p)| p);
+        let login = credentials.map_or("", |_| "***@");
         Ok(Self {
-            shown: format!("redis://{}:{port}{db}", authority.host()),
+            shown: format!("redis://{login}{}{db}", addresses::authority(&host, port)),
             password: password.filter(|p| !p.is_empty()).map(Secret::new),
-            url: Secret::new(url),
+            url: Secret::new(whole),
         })
     }
 
@@ -102,11 +103,11 @@ mod tests {
             ("cache.lan:6380", "redis://cache.lan:6380"),
             (
                 "redis://:canary@cache.lan:6380/2",
-                "redis://cache.lan:6380/2",
+                "redis://***@cache.lan:6380/2",
             ),
             (
                 "redis://canary:canary@[fd00::1]:6380",
-                "redis://[fd00::1]:6380",
+                "redis://***@[fd00::1]:6380",
             ),
             (" redis://10.0.0.1/ ", "redis://10.0.0.1:6379"),
         ] {
@@ -136,6 +137,8 @@ mod tests {
             "redis://h?canary=1",
             "redis://h:1#canary",
             "can ary:1",
+            "ca*nary:1",
+            "redis://:canary",
         ] {
             let e = RedisAddress::parse(text).expect_err(text);
             assert!(!e.contains("canary"), "{text}: {e}");

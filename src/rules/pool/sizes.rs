@@ -5,6 +5,7 @@
 //! (`registry`).
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 
 use super::record::{Beat, Hardware, ModelEntry, Registration};
 
@@ -26,6 +27,10 @@ pub const MAX_WEIGHT: u32 = 1_000;
 pub const MAX_TEXT: usize = 128;
 /// GPUs of a node.
 pub const MAX_GPUS: u32 = 1_024;
+/// Degrees Celsius of a GPU.
+pub const TEMPERATURE: RangeInclusive<f64> = -100.0..=300.0;
+/// Per cent of a GPU's time that it is busy.
+pub const UTILIZATION: RangeInclusive<f64> = 0.0..=100.0;
 /// Whole numbers beyond this are not exact in JSON, nor in Redis.
 pub const MAX_EXACT: u64 = (1 << 53) - 1;
 
@@ -37,6 +42,16 @@ pub struct Invalid {
     pub field: String,
     /// What is wrong, with the limit. Never the value of a text.
     pub why: String,
+}
+
+impl Invalid {
+    /// What is wrong with a field.
+    pub fn new(field: impl Into<String>, why: impl Into<String>) -> Self {
+        Self {
+            field: field.into(),
+            why: why.into(),
+        }
+    }
 }
 
 /// Checks a registration. Its endpoint is only measured here; see `endpoint`.
@@ -74,13 +89,9 @@ pub fn beat(b: &Beat) -> Result<(), Invalid> {
     if let Some(bytes) = b.free_vram_bytes {
         number("free_vram_bytes", bytes, 0, MAX_EXACT)?;
     }
-    figure("gpu_temperature_c", b.gpu_temperature_c, -100.0, 300.0)?;
-    figure(
-        "gpu_utilization_percent",
-        b.gpu_utilization_percent,
-        0.0,
-        100.0,
-    )?;
+    figure("gpu_temperature_c", b.gpu_temperature_c, TEMPERATURE)?;
+    let utilization = b.gpu_utilization_percent;
+    figure("gpu_utilization_percent", utilization, UTILIZATION)?;
     models(&b.models)
 }
 
@@ -91,12 +102,23 @@ pub fn beat(b: &Beat) -> Result<(), Invalid> {
 /// What is wrong with it.
 pub fn node_id(id: &str) -> Result<(), Invalid> {
     text("node_id", id, 1, MAX_NODE_ID)?;
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    if !id.chars().all(plain) || !id.starts_with(|c: char| c.is_ascii_alphanumeric()) {
+    if !is_plain(id) {
         let why = "has other signs than letters, digits, '.', '_' and '-', or begins with one of these three";
-        return Err(invalid("node_id", why));
+        return Err(Invalid::new("node_id", why));
     }
     Ok(())
+}
+
+/// Whether a text is of letters, digits, `.`, `_` and `-`, and begins with a letter or digit: then it
+/// needs no quotes, in a shell or anywhere.
+pub fn is_plain(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    text.chars().all(plain) && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+}
+
+/// Whether a text can be a model's name, or a pattern of such.
+pub fn is_model_name(text: &str) -> bool {
+    (1..=MAX_MODEL_NAME).contains(&text.len()) && !text.chars().any(char::is_control)
 }
 
 /// Checks a list of models: their number, their names, no name twice.
@@ -106,7 +128,7 @@ pub fn node_id(id: &str) -> Result<(), Invalid> {
 pub fn models(models: &[ModelEntry]) -> Result<(), Invalid> {
     if models.len() > MAX_MODELS {
         let why = format!("has {} entries; the limit is {MAX_MODELS}", models.len());
-        return Err(invalid("models", why));
+        return Err(Invalid::new("models", why));
     }
     let mut seen = HashSet::with_capacity(models.len());
     for (i, model) in models.iter().enumerate() {
@@ -120,7 +142,10 @@ pub fn models(models: &[ModelEntry]) -> Result<(), Invalid> {
             )?;
         }
         if !seen.insert(&model.id) {
-            return Err(invalid(format!("models[{i}].id"), "is in the list twice"));
+            return Err(Invalid::new(
+                format!("models[{i}].id"),
+                "is in the list twice",
+            ));
         }
     }
     Ok(())
@@ -143,16 +168,16 @@ fn hardware(h: &Hardware) -> Result<(), Invalid> {
 fn text(field: &str, value: &str, least: usize, most: usize) -> Result<(), Invalid> {
     let bytes = value.len();
     if bytes > most {
-        return Err(invalid(
+        return Err(Invalid::new(
             field,
             format!("has {bytes} bytes; the limit is {most}"),
         ));
     }
     if bytes < least {
-        return Err(invalid(field, "is empty"));
+        return Err(Invalid::new(field, "is empty"));
     }
     if value.chars().any(char::is_control) {
-        return Err(invalid(field, "has a control character"));
+        return Err(Invalid::new(field, "has a control character"));
     }
     Ok(())
 }
@@ -161,21 +186,23 @@ fn number(field: &str, value: u64, least: u64, most: u64) -> Result<(), Invalid>
     if (least..=most).contains(&value) {
         return Ok(());
     }
-    Err(invalid(field, format!("{value} is not in {least}..{most}")))
+    Err(Invalid::new(
+        field,
+        format!("{value} is not in {least}..{most}"),
+    ))
 }
 
-fn figure(field: &str, value: Option<f64>, least: f64, most: f64) -> Result<(), Invalid> {
+fn figure(field: &str, value: Option<f64>, range: RangeInclusive<f64>) -> Result<(), Invalid> {
     // NaN is in no range.
-    match value.filter(|v| !(least..=most).contains(v)) {
-        Some(v) => Err(invalid(field, format!("{v} is not in {least}..{most}"))),
+    match value.filter(|v| !range.contains(v)) {
+        Some(v) => {
+            let (least, most) = range.into_inner();
+            Err(Invalid::new(
+                field,
+                format!("{v} is not in {least}..{most}"),
+            ))
+        },
         None => Ok(()),
-    }
-}
-
-fn invalid(field: impl Into<String>, why: impl Into<String>) -> Invalid {
-    Invalid {
-        field: field.into(),
-        why: why.into(),
     }
 }
 

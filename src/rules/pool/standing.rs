@@ -58,6 +58,17 @@ pub struct Standing {
     pub trial_open: bool,
 }
 
+impl Standing {
+    /// Whether the node may be sent a request.
+    pub fn takes(&self) -> bool {
+        match self.state {
+            PoolState::Healthy | PoolState::Suspect => true,
+            PoolState::CircuitBroken => self.trial_open,
+            PoolState::Offline | PoolState::Draining => false,
+        }
+    }
+}
+
 /// The state of a node at this time (Unix ms of the store's clock).
 pub fn standing(record: &Record, now_ms: u64, limits: &Limits) -> Standing {
     let plain = |state, reason| Standing {
@@ -110,8 +121,7 @@ fn draining(record: &Record) -> Option<String> {
 }
 
 /// Why a breaker lets nobody through, and whether it would let a trial through; `None` when closed.
-/// For the node's own breaker and for those of its models.
-pub fn broken(breaker: &Breaker, now_ms: u64) -> Option<(String, bool)> {
+fn broken(breaker: &Breaker, now_ms: u64) -> Option<(String, bool)> {
     let failures = format!("{} failures in a row", breaker.failures);
     let cooling = breaker.open_until.is_some_and(|until| now_ms < until);
     match breaker.gate(now_ms) {
@@ -128,9 +138,9 @@ pub fn broken(breaker: &Breaker, now_ms: u64) -> Option<(String, bool)> {
 fn suspect(record: &Record, limits: &Limits) -> Option<String> {
     let beat = record.beat.as_ref()?;
     let hot = beat.gpu_temperature_c;
-    let hot = hot.filter(|t| *t >= limits.suspect_temperature);
+    let hot = hot.filter(|t| *t >= limits.suspect_temperature.into());
     let busy = beat.gpu_utilization_percent;
-    let busy = busy.filter(|u| *u >= limits.suspect_utilization);
+    let busy = busy.filter(|u| *u >= limits.suspect_utilization.into());
     let hot = hot.map(|t| {
         let limit = limits.suspect_temperature;
         format!("GPU at {t} \u{b0}C (limit {limit})")

@@ -31,7 +31,7 @@ impl Verdict {
         match status {
             200..=299 => Self::Success,
             // A moved API: it is never followed, so that the key goes nowhere else.
-            301 | 302 | 303 | 307 | 308 => {
+            _ if is_redirect(status) => {
                 Self::failure(format!("answered {status}: it moved; correct its base_url"))
             },
             401 => Self::failure("answered 401: it does not know the key"),
@@ -66,10 +66,17 @@ impl Verdict {
 /// Whether another target is asked after a provider answered this before any content. A redirect is
 /// not the client's to follow: it was made for our key and our address.
 pub fn passes_on(status: u16) -> bool {
-    matches!(
-        status,
-        301 | 302 | 303 | 307 | 308 | 401 | 402 | 403 | 404 | 408 | 429 | 500..
-    )
+    is_refusal(status) || matches!(status, 408 | 429 | 500..)
+}
+
+/// Whether a status refuses the account or the model, or tells of another place: asking again changes
+/// nothing.
+pub fn is_refusal(status: u16) -> bool {
+    is_redirect(status) || matches!(status, 401..=404)
+}
+
+fn is_redirect(status: u16) -> bool {
+    matches!(status, 301 | 302 | 303 | 307 | 308)
 }
 
 #[cfg(test)]
@@ -125,6 +132,16 @@ mod tests {
         }
         for status in [200, 204, 304, 400, 405, 409, 413, 415, 422] {
             assert!(!passes_on(status), "{status}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_what_another_try_would_not_change() {
+        for status in [301, 302, 303, 307, 308, 401, 402, 403, 404] {
+            assert!(is_refusal(status), "{status}");
+        }
+        for status in [200, 304, 400, 405, 408, 429, 500, 501, 503] {
+            assert!(!is_refusal(status), "{status}");
         }
     }
 }

@@ -307,15 +307,25 @@ fn the_gateway_s_workloads_go_along_its_chain() {
         model: model.into(),
     };
     let engine_of = |id| Where::Engine(engine(id));
-    let virtuals = VirtualModels::new([(
-        "fast".to_owned(),
-        vec![
-            link(engine_of("llamacpp"), "m"),
-            link(engine_of("ollama"), "m"),
-        ],
-    )]);
+    let virtuals = VirtualModels::new([
+        (
+            "fast".to_owned(),
+            vec![
+                link(engine_of("llamacpp"), "m"),
+                link(engine_of("ollama"), "m"),
+            ],
+        ),
+        (
+            "cloud".to_owned(),
+            vec![
+                link(Where::Provider("p".into()), "m"),
+                link(engine_of("ollama"), "m"),
+            ],
+        ),
+    ]);
     let of = |engine, id, model: &str| Arrival {
         engine,
+        path: "/v1/chat/completions".into(),
         ..arrival(id, id, 50, model)
     };
     let gateway = EngineId::GATEWAY;
@@ -325,6 +335,16 @@ fn the_gateway_s_workloads_go_along_its_chain() {
         of(gateway, 3, "fast"),
         of(gateway, 4, "other"),
         of(engine("llamacpp"), 5, "n"),
+        of(gateway, 6, "cloud"),
+        // No provider has this route, and of the engines here only one.
+        Arrival {
+            path: "/v1/messages".into(),
+            ..of(gateway, 7, "cloud")
+        },
+        Arrival {
+            path: "/v1/audio/translations".into(),
+            ..of(gateway, 8, "m")
+        },
     ];
     let scene = Scene {
         selector: Selector::new(Policy::Weighted),
@@ -339,6 +359,9 @@ fn the_gateway_s_workloads_go_along_its_chain() {
         Ok("a".into()),
         Err(Unplaced::Provider),
         Err(Unplaced::NoFacade),
+        Err(Unplaced::Provider),
+        Ok("a".into()),
+        Err(Unplaced::Provider),
     ];
     assert_eq!(o.placed, want);
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use crate::rules::inventory::Reading;
 use crate::rules::pool::record::ModelEntry;
-use crate::rules::pool::sizes::{MAX_CONTEXT, MAX_MODEL_NAME, MAX_MODELS};
+use crate::rules::pool::sizes::{MAX_CONTEXT, MAX_MODELS, is_model_name};
 
 /// The models of a reading, and how many of them the registry would refuse: an engine's one odd name
 /// must not keep its others out.
@@ -29,7 +29,7 @@ pub fn models(reading: &Reading) -> (Vec<ModelEntry>, usize) {
     let mut seen = HashSet::new();
     let mut entries: Vec<ModelEntry> = listed
         .iter()
-        .filter(|name| takes(name) && seen.insert(name.as_str()))
+        .filter(|name| is_model_name(name) && seen.insert(name.as_str()))
         .map(|name| ModelEntry {
             id: name.clone(),
             context_length: context
@@ -45,10 +45,6 @@ pub fn models(reading: &Reading) -> (Vec<ModelEntry>, usize) {
     entries.sort_by(|a, b| a.id.cmp(&b.id));
     let left_out = listed.len() - entries.len();
     (entries, left_out)
-}
-
-fn takes(name: &str) -> bool {
-    (1..=MAX_MODEL_NAME).contains(&name.len()) && !name.contains(char::is_control)
 }
 
 #[cfg(test)]

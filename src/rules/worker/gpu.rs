@@ -4,7 +4,9 @@
 //! A figure that a GPU does not have (`[N/A]`) is not known; it is never taken for 0, and a sum with
 //! an unknown part is unknown too.
 
-use crate::rules::pool::sizes::{MAX_EXACT, MAX_GPUS, MAX_TEXT};
+use std::ops::RangeInclusive;
+
+use crate::rules::pool::sizes::{MAX_EXACT, MAX_GPUS, MAX_TEXT, TEMPERATURE, UTILIZATION};
 
 /// Arguments whose answer [`parse`] reads.
 pub const QUERY: [&str; 2] = [
@@ -62,9 +64,9 @@ pub fn parse(text: &str) -> Option<Gpus> {
             (Some(a), Some(b)) => Some(a.max(b)),
             (a, b) => a.or(b),
         };
-        let temperature = figure(temperature, -100.0, 300.0);
+        let temperature = figure(temperature, TEMPERATURE);
         gpus.temperature_c = most(gpus.temperature_c, temperature);
-        let utilization = figure(utilization, 0.0, 100.0);
+        let utilization = figure(utilization, UTILIZATION);
         gpus.utilization_percent = most(gpus.utilization_percent, utilization);
     }
     (1..=MAX_GPUS).contains(&gpus.count).then_some(gpus)
@@ -75,9 +77,9 @@ fn mebibytes(field: &str) -> Option<u64> {
     (bytes <= MAX_EXACT).then_some(bytes)
 }
 
-fn figure(field: &str, least: f64, most: f64) -> Option<f64> {
+fn figure(field: &str, range: RangeInclusive<f64>) -> Option<f64> {
     let value = field.parse::<f64>().ok()?;
-    (least..=most).contains(&value).then_some(value)
+    range.contains(&value).then_some(value)
 }
 
 fn shown(name: &str) -> Option<String> {

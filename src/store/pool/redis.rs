@@ -245,12 +245,8 @@ impl PoolStore for RedisStore {
 
     async fn leave(&self, node: &NodeId, session: &Session) -> Result<Left, StoreDown> {
         let args = [node.as_str(), session.as_str()].map(str::as_bytes);
-        let answer: String = self.run(&scripts::LEAVE, &args).await?;
-        match answer.as_str() {
-            "left" => Ok(Left::Left),
-            "replaced" => Ok(Left::Replaced),
-            _ => Ok(Left::Unknown),
-        }
+        let answer: Value = self.run(&scripts::LEAVE, &args).await?;
+        decode::left(answer).map_err(|e| self.unreadable(e))
     }
 
     async fn evict(&self, node: &NodeId) -> Result<bool, StoreDown> {

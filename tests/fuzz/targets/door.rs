@@ -45,7 +45,10 @@ fuzz_target!(|text: (&str, Option<&str>, bool)| {
     if refused.is_none() {
         let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
         let name = name.trim_matches(['[', ']', '.']).to_ascii_lowercase();
-        let ours = name == "study-pc" || name.ends_with("localhost") || name.ends_with(".internal");
+        let reserved = [".localhost", ".internal"]
+            .iter()
+            .any(|end| name.ends_with(end));
+        let ours = name == "study-pc" || name == "localhost" || reserved;
         let ip = |name: &str| {
             name.parse::<IpAddr>()
                 .is_ok_and(|ip| ip.to_canonical().is_loopback())

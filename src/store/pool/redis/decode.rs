@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use ::redis::{FromRedisValue, Value};
 
-use super::super::{Admission, Fleet, Taken, Version};
+use super::super::{Admission, Fleet, Left, Taken, Version};
 use crate::rules::ids::NodeId;
 use crate::rules::pool::breaker::{Breaker, Trial};
 use crate::rules::pool::ema::Ema;
@@ -127,6 +127,17 @@ pub(super) fn taken(answer: Value) -> Result<Taken, String> {
     }
 }
 
+/// The answer to a worker that leaves.
+pub(super) fn left(answer: Value) -> Result<Left, String> {
+    let word: String = plain(answer)?;
+    match word.as_str() {
+        "left" => Ok(Left::Left),
+        "replaced" => Ok(Left::Replaced),
+        "unknown" => Ok(Left::Unknown),
+        _ => Err("an unknown answer to a worker that leaves".to_owned()),
+    }
+}
+
 /// The answer to a request for a place.
 pub(super) fn admission(answer: Value) -> Result<Admission, String> {
     let parts: Vec<Value> = plain(answer)?;
@@ -215,4 +226,34 @@ fn record(value: Value) -> Result<Record, String> {
 fn plain<T: FromRedisValue>(value: Value) -> Result<T, String> {
     // The error's own text repeats the value.
     T::from_redis_value(value).map_err(|_| "a part of an answer has another type".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_no_script_gives_is_an_error_and_not_quoted() {
+        let words = |word: &str| Value::BulkString(word.as_bytes().to_vec());
+        for (word, want) in [
+            ("left", Left::Left),
+            ("replaced", Left::Replaced),
+            ("unknown", Left::Unknown),
+        ] {
+            assert_eq!(left(words(word)), Ok(want));
+        }
+        let odd = "ERR-of-somebody-else";
+        let errors = [
+            left(words(odd)).unwrap_err(),
+            left(Value::Int(1)).unwrap_err(),
+            taken(words(odd)).unwrap_err(),
+            taken(Value::Nil).unwrap_err(),
+            admission(Value::Array(vec![words(odd)])).unwrap_err(),
+            admission(Value::Array(vec![words("granted")])).unwrap_err(),
+            admission(words(odd)).unwrap_err(),
+        ];
+        for error in errors {
+            assert!(!error.contains(odd), "{error}");
+        }
+    }
 }
