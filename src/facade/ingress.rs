@@ -189,14 +189,18 @@ async fn pass(
         }
         Refusal::BackendError
     })?;
-    visit.answered(response.status());
-    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+    let (mut head, body) = response.into_parts();
+    headers::answer(&mut head, upgrade.is_some()).map_err(|e| {
+        let engine = facade.state.engine();
+        tracing::debug!(%engine, reason = %e, "the local engine's answer cannot be passed on");
+        Refusal::BackendError
+    })?;
+    visit.answered(head.status);
+    if head.status == StatusCode::SWITCHING_PROTOCOLS {
         visit.relayed();
+        let response = Response::from_parts(head, body);
         return Ok(switch(facade, upgrade, response, connection, counted));
     }
-    let (mut head, body) = response.into_parts();
-    head.version = Version::HTTP_11;
-    headers::strip(&mut head.headers);
     let passed = Passed::new(
         body,
         connection,
@@ -316,7 +320,8 @@ impl Body for Passed {
         match &frame {
             Some(Err(_)) => self.visit.truncated(),
             None => self.ended(),
-            Some(Ok(_)) if self.body.is_end_stream() => self.ended(),
+            // Behind trailers nobody asks for more.
+            Some(Ok(f)) if f.is_trailers() || self.body.is_end_stream() => self.ended(),
             Some(Ok(_)) => {},
         }
         Poll::Ready(frame.map(|f| f.map_err(Broken::Upstream)))
