@@ -137,16 +137,19 @@ pub fn answer(head: &mut response::Parts, may_switch: bool) -> Result<(), Doubtf
     Ok(())
 }
 
-/// What concerns this house alone: who asked, from where, and keys that were meant for us or for
-/// another service.
-const PRIVATE: [&str; 12] = [
+/// What a caller proves itself with, meant for us or for one service.
+const CREDENTIALS: [&str; 5] = [
     "authorization",
     "x-api-key",
     "api-key",
     "x-goog-api-key",
+    "cookie",
+];
+
+/// What concerns this house alone: who asked, and from where.
+const PRIVATE: [&str; 7] = [
     "openai-organization",
     "openai-project",
-    "cookie",
     "forwarded",
     "x-forwarded-for",
     "x-forwarded-host",
@@ -154,8 +157,16 @@ const PRIVATE: [&str; 12] = [
     "x-real-ip",
 ];
 
+/// Takes off what proves who asks: of a question to everybody nobody was meant.
+pub fn leave_credentials(headers: &mut HeaderMap) {
+    for name in CREDENTIALS {
+        headers.remove(name);
+    }
+}
+
 /// Takes off what a provider must not be told. Its own key is put on afterwards.
 pub fn leave_at_home(headers: &mut HeaderMap) {
+    leave_credentials(headers);
     for name in PRIVATE {
         headers.remove(name);
     }
