@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::net::answers;
 use crate::net::body::discard;
 use crate::rules::candidates::Candidate;
+use crate::rules::ingress::Refusal;
 use crate::state::clients::Client;
 use crate::state::lifetime::Phase;
 use crate::state::query::Queries;
@@ -80,7 +81,7 @@ pub async fn other(
     match &*path {
         "/health" | "/status" if !client.to_canonical().is_loopback() => {
             let text = format!("{path} is answered to this machine only");
-            let code = "loopback-only";
+            let code = Refusal::LoopbackOnly.code();
             report.answered(StatusCode::FORBIDDEN.as_u16(), Some(code.to_owned()));
             own(answers::refusal(StatusCode::FORBIDDEN, code, &text))
         },

@@ -44,10 +44,8 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 enum Refusal {
     /// This node is no member, or the peer's certificate is not pinned.
     NotPinned,
-    /// The target is neither a path nor a URL.
-    BadTarget,
-    /// The peer asks for a tunnel.
-    NoTunnels,
+    /// What it aims at is no resource of an engine.
+    IllAimed(Door),
     /// No healthy engine is known here.
     NoBackend,
     /// The engine gave no answer.
@@ -62,11 +60,15 @@ impl Refusal {
                 "cluster-auth",
                 "client certificate is not a pinned member of this node's cluster",
             ),
-            Self::BadTarget => (StatusCode::BAD_REQUEST, "bad-target", server::BAD_TARGET),
-            Self::NoTunnels => (
+            Self::IllAimed(Door::NoTunnels) => (
                 StatusCode::METHOD_NOT_ALLOWED,
-                "no-tunnels",
+                Door::NoTunnels.code(),
                 server::NO_TUNNELS,
+            ),
+            Self::IllAimed(_) => (
+                StatusCode::BAD_REQUEST,
+                Door::BadTarget.code(),
+                server::BAD_TARGET,
             ),
             Self::NoBackend => (
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -153,10 +155,8 @@ async fn pass(
     counted: InFlight,
     visit: &mut Visit,
 ) -> Result<Response<Content>, Refusal> {
-    match server::ill_aimed(&request) {
-        None => {},
-        Some(Door::BadTarget) => return Err(Refusal::BadTarget),
-        Some(_) => return Err(Refusal::NoTunnels),
+    if let Some(why) = server::ill_aimed(&request) {
+        return Err(Refusal::IllAimed(why));
     }
     let Some(backend) = Backend::of(facade) else {
         discard(request.into_body());
