@@ -3,8 +3,9 @@
 //! Owns: the classes and dialects. Leaves to others: the route tables (`engine`), serving a class
 //! (`facade`). The table classifies, it is no allow-list: what it does not name is forwarded.
 
-use http::{HeaderMap, Method, header};
+use http::{HeaderMap, Method};
 
+use super::cors::Preflight;
 use super::engine::{EngineId, ListShape, Route, RouteKind, Verb};
 
 /// What a request is.
@@ -33,7 +34,7 @@ pub fn classify(engine: EngineId, method: &Method, path: &str, headers: &HeaderM
     let verb = match *method {
         Method::POST => Verb::Post,
         Method::GET => Verb::Get,
-        Method::OPTIONS if is_preflight(headers) => return Class::Preflight,
+        Method::OPTIONS if Preflight::is_one(headers) => return Class::Preflight,
         _ => return Class::Other,
     };
     let route = engine
@@ -56,15 +57,6 @@ pub fn classify(engine: EngineId, method: &Method, path: &str, headers: &HeaderM
         },
         None => Class::Other,
     }
-}
-
-fn is_preflight(headers: &HeaderMap) -> bool {
-    let given = |name| {
-        headers
-            .get(name)
-            .is_some_and(|v: &http::HeaderValue| !v.is_empty())
-    };
-    given(header::ORIGIN) && given(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
 /// Whether a route outside the tables tells no more than that an engine is there: what clients ask
@@ -97,6 +89,8 @@ pub fn dialect(path: &str) -> Dialect {
 
 #[cfg(test)]
 mod tests {
+    use http::header;
+
     use super::*;
 
     fn class(engine: &str, method: Method, path: &str) -> Class {
