@@ -123,7 +123,8 @@ async fn turn_away(mut stream: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// The client's fault, or a shortage that may pass (descriptors, memory).
+/// The client's fault, a shortage that may pass (descriptors, memory), or a fault of the network that
+/// the system tells here of the connection it was about to hand over.
 fn is_passing(e: &io::Error) -> bool {
     use rustix::io::Errno;
     let passing = [
@@ -132,6 +133,13 @@ fn is_passing(e: &io::Error) -> bool {
         Errno::NOBUFS,
         Errno::NOMEM,
         Errno::PROTO,
+        Errno::PERM,
+        Errno::NOPROTOOPT,
+        Errno::OPNOTSUPP,
+        Errno::NETDOWN,
+        Errno::NETUNREACH,
+        Errno::HOSTDOWN,
+        Errno::HOSTUNREACH,
     ];
     matches!(
         e.kind(),

@@ -242,17 +242,17 @@ impl Metrics {
             "gen_ai.client.operation.duration",
             "Duration of inference requests, from arrival to the end of the answer.",
             "s",
-            inner.durations.points(&inner, |error| {
-                error.map(|e| ("error.type", e.as_text()))
-            }),
+            inner
+                .durations
+                .points(&inner, |error| error.map(|e| ("error.type", e.as_text()))),
         ));
         families.push(spread(
             "gen_ai.client.token.usage",
             "Tokens that engines reported for a request.",
             "{token}",
-            inner.tokens.points(&inner, |kind| {
-                Some(("gen_ai.token.type", kind.into()))
-            }),
+            inner
+                .tokens
+                .points(&inner, |kind| Some(("gen_ai.token.type", kind.into()))),
         ));
         families.push(spread(
             "gen_ai.server.time_to_first_token",
