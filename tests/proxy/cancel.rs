@@ -55,7 +55,8 @@ fn a_client_that_leaves_within_its_request_is_told_of_as_gone() {
                 leave(&client);
                 drop(client);
                 id += 1;
-                let end = broker.expect("ollama:proxy/request", |p| p["id"] == id.to_string());
+                let number = id.to_string();
+                let end = broker.expect("ollama:proxy/request", |p| p["id"] == number);
                 let told = (&end["status"], &end["error"]);
                 let why = json!("client disconnected before completion");
                 assert_eq!(told, (&json!(0), &why), "{target} {framing}");
