@@ -9,7 +9,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, Version, header};
@@ -35,9 +34,6 @@ use super::relay::Broken;
 use super::upgrade::{self, Wish};
 use super::visit::Visit;
 use super::{Facade, server};
-
-/// From the first byte to the end of the handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// Why a peer's request is not served.
 #[derive(Clone, Copy)]
@@ -96,7 +92,7 @@ pub async fn connection(facade: Facade, stream: TcpStream, client: SocketAddr, p
     let Some(shaking) = place.shake() else {
         return tracing::debug!(%engine, "too many handshakes at once");
     };
-    let stream = match timeout(HANDSHAKE, cluster.accept(stream)).await {
+    let stream = match timeout(server::HANDSHAKE, cluster.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(e)) => return tracing::debug!(%engine, reason = %e, "no handshake with a peer"),
         Err(_) => return tracing::debug!(%engine, "a peer was too slow for a handshake"),
