@@ -21,9 +21,6 @@ use crate::state::command::{Enable, LocalBackend, ManualNode, PrioritySnapshot, 
 use crate::wire::broker::{DirectoryNode, NodeRecord, ServicePort};
 use crate::wire::jsonrpc::{CommandError, ErrorCode};
 
-/// Highest GPU pressure band.
-const MAX_PRESSURE: i64 = 3;
-
 /// A decoded and checked message.
 #[derive(Debug)]
 pub enum Call {
@@ -263,7 +260,9 @@ fn set_priority(params: Params) -> Result<Call, CommandError> {
     Ok(Call::SetPriority(PrioritySnapshot {
         generation,
         nodes: nodes.into_iter().map(NodeId::from).collect(),
-        ranks: ranks.into_iter().filter_map(WireRank::clamped).collect(),
+        ranks: (ranks.into_iter())
+            .filter_map(|r| Rank::told(r.id, r.pending, r.gpu_pressure))
+            .collect(),
     }))
 }
 
@@ -312,16 +311,6 @@ struct WireRank {
     id: String,
     pending: i64,
     gpu_pressure: i64,
-}
-
-impl WireRank {
-    fn clamped(self) -> Option<Rank> {
-        (!self.id.is_empty()).then(|| Rank {
-            id: self.id.into(),
-            pending: self.pending.max(0).unsigned_abs(),
-            gpu_pressure: self.gpu_pressure.clamp(0, MAX_PRESSURE).unsigned_abs(),
-        })
-    }
 }
 
 impl Go for WireRank {

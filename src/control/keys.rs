@@ -1,20 +1,18 @@
 //! The client keys' calls of the control socket: create, list, revoke.
 //!
-//! Owns: their trait and handlers, a new key's random bytes. Leaves to others: the keys
+//! Owns: their trait and handlers. Leaves to others: the keys
 //! (`state::clients`), the listeners that open and close with them (`daemon`), strictness and panics
 //! (`door`).
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use jsonrpsee::core::{RpcResult, async_trait};
 use jsonrpsee::proc_macros::rpc;
 use jsonrpsee::types::ErrorObjectOwned;
-use ring::rand::{SecureRandom, SystemRandom};
 
-use super::server::refusal;
+use super::server::{now_ms, random, refusal};
 use crate::rules::client_key::{self, ClientKey};
-use crate::rules::key_form::{KeyHash, RANDOM_BYTES};
+use crate::rules::key_form::KeyHash;
 use crate::state::clients::{Clients, KeysError};
 use crate::state::command::{Command, Commands};
 use crate::state::query::Queries;
@@ -90,12 +88,8 @@ impl KeysApiServer for KeysHandlers {
         requests_per_minute: Option<u32>,
         tokens_per_day: Option<u64>,
     ) -> RpcResult<ClientKeyCreated> {
-        let mut random = [0; RANDOM_BYTES];
-        let filled = SystemRandom::new().fill(&mut random);
-        filled.map_err(|_| refused("the system gives no random bytes; try again"))?;
-        let secret = client_key::make(random);
+        let secret = client_key::make(random()?);
         let hashed = client_key::secret_part(secret.reveal()).map(KeyHash::of_secret);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let key = ClientKey {
             name,
             hash: hashed.ok_or_else(|| refused("no key could be made"))?,
@@ -103,7 +97,7 @@ impl KeysApiServer for KeysHandlers {
             requests_per_minute,
             tokens_per_day,
             // For people, and to tell it from another of its name.
-            created_at: now.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
+            created_at: now_ms(),
         };
         let checked = key.check();
         checked.map_err(|e| refusal(&CommandError::params(e.to_string())))?;

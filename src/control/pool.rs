@@ -6,14 +6,12 @@
 //! says so.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use jsonrpsee::core::{RpcResult, async_trait};
 use jsonrpsee::proc_macros::rpc;
 use jsonrpsee::types::ErrorObjectOwned;
-use ring::rand::{SecureRandom, SystemRandom};
 
-use super::server::refusal;
+use super::server::{now_ms, random, refusal};
 use crate::rules::ids::NodeId;
 use crate::rules::pool::key::{self, KeyHash, KeyRecord};
 use crate::state::fleet::{Answer, PoolDesk, key_info};
@@ -67,12 +65,6 @@ pub(super) struct PoolHandlers {
     pub(super) queries: Arc<dyn Queries>,
 }
 
-/// Unix milliseconds, for people: no rule depends on when a key was made.
-fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
-}
-
 fn refused(text: impl Into<String>) -> ErrorObjectOwned {
     refusal(&CommandError::refused(text))
 }
@@ -104,16 +96,17 @@ impl PoolHandlers {
         id: &str,
         was_there: bool,
     ) -> RpcResult<PoolNodeChanged> {
-        let node = match was_there {
-            true => asked(desk.fleet.status()).await?.nodes.into_iter(),
-            false => Vec::new().into_iter(),
-        }
-        .find(|n| n.id == id)
-        .ok_or_else(|| {
+        let nodes = match was_there {
+            true => asked(desk.fleet.status()).await?.nodes,
+            false => Vec::new(),
+        };
+        let unknown = || {
             refused(format!(
                 "no pool node {id:?}; `nvpair-proxy nodes list` shows those there are"
             ))
-        })?;
+        };
+        let node = nodes.into_iter().find(|n| n.id == id);
+        let node = node.ok_or_else(unknown)?;
         Ok(PoolNodeChanged {
             schema_version: SCHEMA_VERSION,
             node,
@@ -157,10 +150,7 @@ impl PoolApiServer for PoolHandlers {
         models: Option<Vec<String>>,
     ) -> RpcResult<KeyCreated> {
         let desk = self.desk()?;
-        let mut random = [0; key::RANDOM_BYTES];
-        let filled = SystemRandom::new().fill(&mut random);
-        filled.map_err(|_| refused("the system gives no random bytes; try again"))?;
-        let secret = key::make(random);
+        let secret = key::make(random()?);
         let hash = KeyHash::of(secret.reveal()).ok_or_else(|| refused("no key could be made"))?;
         let record = KeyRecord {
             name,
@@ -168,6 +158,7 @@ impl PoolApiServer for PoolHandlers {
             hash,
             allow: allow.unwrap_or_default(),
             models: models.unwrap_or_default(),
+            // For people: no rule depends on it.
             created_at: now_ms(),
         };
         let checked = record.check();

@@ -4,14 +4,17 @@
 //! Leaves to others: carrying commands out (`daemon`), the engine check and panics (`door`).
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use jsonrpsee::core::{RpcResult, SubscriptionResult, async_trait};
 use jsonrpsee::types::ErrorObjectOwned;
 use jsonrpsee::{PendingSubscriptionSink, SubscriptionSink};
+use ring::rand::{SecureRandom, SystemRandom};
 
 use super::api::ControlApiServer;
 use crate::rules::engine::EngineId;
 use crate::rules::ids::{JobId, NodeId};
+use crate::rules::key_form::RANDOM_BYTES;
 use crate::rules::log_level::LogLevel;
 use crate::rules::secret::Secret;
 use crate::state::command::{Command, Commands, Enable, LocalBackend, PrioritySnapshot, Rank};
@@ -45,6 +48,21 @@ pub(super) fn refusal(error: &CommandError) -> ErrorObjectOwned {
 
 fn refused(error: CommandError) -> ErrorObjectOwned {
     refusal(&error)
+}
+
+/// Bytes for a new key of either kind.
+pub(super) fn random() -> RpcResult<[u8; RANDOM_BYTES]> {
+    let mut bytes = [0; RANDOM_BYTES];
+    let none = |_| CommandError::refused("the system gives no random bytes; try again");
+    let filled = SystemRandom::new().fill(&mut bytes).map_err(none);
+    filled.map_err(refused)?;
+    Ok(bytes)
+}
+
+/// Unix milliseconds.
+pub(super) fn now_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
 }
 
 #[async_trait]
@@ -335,10 +353,8 @@ impl ControlApiServer for Handlers {
         let snapshot = PrioritySnapshot {
             generation,
             nodes: nodes.unwrap_or_default(),
-            ranks: ranks
-                .unwrap_or_default()
-                .into_iter()
-                .filter_map(clamp)
+            ranks: (ranks.unwrap_or_default().into_iter())
+                .filter_map(|r| Rank::told(r.id, r.pending, r.gpu_pressure))
                 .collect(),
         };
         let count = self
@@ -457,13 +473,4 @@ async fn stream(mut follower: Follower, sink: &SubscriptionSink) -> serde_json::
             return Ok(());
         }
     }
-}
-
-/// A rank within the limits the rules expect; none without an id (spec §6).
-fn clamp(rank: RankParam) -> Option<Rank> {
-    (!rank.id.is_empty()).then(|| Rank {
-        id: rank.id.into(),
-        pending: rank.pending.max(0).unsigned_abs(),
-        gpu_pressure: rank.gpu_pressure.clamp(0, 3).unsigned_abs(),
-    })
 }

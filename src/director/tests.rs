@@ -602,6 +602,7 @@ async fn an_engine_that_hangs_delays_start_up_by_a_second_and_nobody_elses_news(
 async fn a_facade_is_no_engine_wherever_it_is_met() {
     let facade = Engine::start(&[]).await;
     let far = Engine::start(&[]).await;
+    let closed = Engine::start(&[]).await;
     facade.set(
         "/api/tags",
         409,
@@ -612,9 +613,15 @@ async fn a_facade_is_no_engine_wherever_it_is_met() {
         403,
         r#"{"error":"plaintext","code":"loopback-only"}"#,
     );
+    closed.set(
+        "/api/tags",
+        403,
+        r#"{"error":"not let in","code":"address-not-allowed"}"#,
+    );
     let toml = [
         node("ollama", facade.port, "name = \"loop\""),
         node("ollama", far.port, "name = \"far\""),
+        node("ollama", closed.port, "name = \"closed\""),
     ];
     let mut bench = Bench::new();
     let found = Engine::start(&[]).await;
@@ -629,10 +636,10 @@ async fn a_facade_is_no_engine_wherever_it_is_met() {
         .into_iter()
         .filter(|l| l.starts_with("node"))
         .collect();
-    assert_eq!(told.len(), 2, "{told:?}");
+    assert_eq!(told.len(), 3, "{told:?}");
     let why = "gone: answers as an nvpair-proxy facade, not as an engine";
     assert!(told.iter().all(|l| l.ends_with(why)), "{told:?}");
-    assert_eq!(started.warnings.len(), 2, "{:?}", started.warnings);
+    assert_eq!(started.warnings.len(), 3, "{:?}", started.warnings);
 }
 
 #[tokio::test(start_paused = true)]

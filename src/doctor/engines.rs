@@ -18,6 +18,7 @@ use crate::director::standing::{FACADE, Miss, Reading};
 use crate::net::fetch;
 use crate::rules::addresses::authority;
 use crate::rules::engine::EngineId;
+use crate::rules::ingress::Refusal;
 use crate::rules::inventory;
 use crate::rules::port::{self, PortRequest};
 use crate::store::ports::Ports;
@@ -131,8 +132,8 @@ async fn behind(engine: EngineId, port: u16) -> Behind {
     let asked = fetch::get(HOST, port, path, &[(IDENTITY_PROBE, YES)], limits()).await;
     match asked {
         Ok(answer) if answer.status == StatusCode::CONFLICT => {
-            match inventory::refusal_code(&answer.body).as_deref() {
-                Some("proxy-facade") => Behind::Facade,
+            match inventory::refusal_code(&answer.body) {
+                Some(code) if code == Refusal::NotTheEngine.code() => Behind::Facade,
                 _ => Behind::Other,
             }
         },

@@ -219,7 +219,7 @@ fn common(s: &Span) -> Vec<KeyValue> {
     all.push(text("nvpair.engine", s.engine.as_str()));
     if let Some(operation) = s.operation {
         all.push(text("gen_ai.operation.name", operation.as_str()));
-        all.push(text("gen_ai.provider.name", s.engine.as_str()));
+        all.push(text("gen_ai.provider.name", &*s.provider));
     }
     if let Some(model) = &s.model {
         all.push(text("gen_ai.request.model", &**model));

@@ -9,7 +9,7 @@
 
 use std::pin::{Pin, pin};
 
-use http::{Request, Version, header, response};
+use http::{Request, header, response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::sync::watch;
@@ -117,6 +117,8 @@ async fn answer(
     fate: &Fate,
 ) -> Result<(Committed, Commit), Lost> {
     let limits = round.limits();
+    let sent = request.as_ref();
+    let may_switch = sent.is_some_and(|r| r.headers().contains_key(header::UPGRADE));
     let sent = upstreams
         .send(&target.into(), request, limits.response)
         .await;
@@ -130,12 +132,10 @@ async fn answer(
             ..Failure::Status(status).into()
         });
     }
-    // An engine of HTTP/1.0 is answered for in our own version.
-    head.version = Version::HTTP_11;
-    // A switch of protocols is what the fields that are stripped otherwise are about.
-    if status != 101 {
-        headers::strip(&mut head.headers);
-    }
+    headers::answer(&mut head, may_switch).map_err(|e| Lost {
+        detail: e.to_string(),
+        ..Failure::Transport.into()
+    })?;
     let held = match round.effort {
         Effort::OnePass => Held::default(),
         Effort::Budget => first_content(&head, &mut body, limits).await?,

@@ -13,13 +13,15 @@ use http::uri::PathAndQuery;
 use http::{HeaderValue, Request, Response, StatusCode, Uri, header, request};
 use hyper::body::Incoming;
 
-use crate::net::body::{Buffered, Collected, Oversized, RequestBody, collect};
+use crate::net::answers;
+use crate::net::body::{Buffered, Collected, Oversized, RequestBody, collect, is_framing};
 use crate::net::headers;
 use crate::rules::candidates::{Candidate, Target};
 use crate::rules::demand::{self, Demand};
 use crate::rules::form;
 use crate::rules::model_scan::ModelScan;
 use crate::rules::outcome::Effort;
+use crate::rules::route::dialect;
 use crate::rules::usage::{Tap, TapKind};
 use crate::state::fate::Commit;
 
@@ -91,7 +93,7 @@ pub async fn inference(
             exchange.run(Box::new(round), first).await
         },
         Collected::TooLarge(rest) => too_large(report, rest, limit, expects),
-        Collected::Broken(_) => broken_request(report),
+        Collected::Broken(e) => broken_request(report, &e),
     }
 }
 
@@ -104,7 +106,7 @@ pub async fn forward(report: Report, mut request: Request<Incoming>) -> Response
     let body = match collect(body, limit, |_| ()).await {
         Collected::Whole(body) => Outgoing::Replay(body),
         Collected::TooLarge(rest) => Outgoing::Once(Some(rest)),
-        Collected::Broken(_) => return broken_request(report),
+        Collected::Broken(e) => return broken_request(report, &e),
     };
     let once = matches!(body, Outgoing::Once(_));
     let exchange = Exchange::boxed(head, upgrade, body);
@@ -289,14 +291,15 @@ fn too_large(mut report: Report, rest: Oversized, limit: u64, expects: bool) -> 
     ))
 }
 
-fn broken_request(mut report: Report) -> Response<Content> {
-    let text = "the request body could not be read; its framing is broken";
-    closing(own_error(
-        &mut report,
-        StatusCode::BAD_REQUEST,
-        text,
-        text.to_owned(),
-    ))
+fn broken_request(mut report: Report, why: &hyper::Error) -> Response<Content> {
+    let status = StatusCode::BAD_REQUEST;
+    if is_framing(why) {
+        let text = "the request body could not be read; its framing is broken";
+        return closing(own_error(&mut report, status, text, text.to_owned()));
+    }
+    // The client left, and that is what its request is told of as.
+    let text = "the request ended within its body";
+    closing(own(answers::error(dialect(report.path()), status, text)))
 }
 
 fn closing(mut response: Response<Content>) -> Response<Content> {

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::net::body::RequestBody;
+use crate::net::headers;
 use crate::net::upstream::Upstreams;
 use crate::rules::budget::Cap;
 use crate::rules::candidates::{Candidate, Target};
@@ -39,8 +40,7 @@ impl Question {
     /// target.
     pub fn new(method: Method, uri: Uri, headers: &HeaderMap) -> Self {
         let mut headers = headers.clone();
-        headers.remove(header::AUTHORIZATION);
-        headers.remove(header::COOKIE);
+        headers::leave_credentials(&mut headers);
         headers.remove(header::CONTENT_LENGTH);
         headers.remove(header::CONTENT_TYPE);
         Self {

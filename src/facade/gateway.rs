@@ -1,6 +1,6 @@
 //! What the gateway answers itself (product section 8): its models, its health, what it does not have.
 //!
-//! Owns: `/v1/models` and one of them, `/health`, `/status`. Leaves to others: inference, which goes
+//! Owns: `/v1/models` and each of them, `/health`, `/status`. Leaves to others: inference, which goes
 //! the way of every facade's (`exchange`, along a `chain`), and what a browser may read (`inventory`).
 
 use std::collections::BTreeMap;
@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::net::answers;
 use crate::net::body::discard;
 use crate::rules::candidates::Candidate;
+use crate::rules::ingress::Refusal;
 use crate::state::clients::Client;
 use crate::state::lifetime::Phase;
 use crate::state::query::Queries;
@@ -25,6 +26,7 @@ use super::exchange::{own, own_error};
 use super::inventory;
 use super::report::Report;
 
+const MODELS: &str = "/v1/models";
 const MODEL: &str = "/v1/models/";
 
 /// One entry of the list, as OpenAI's clients read it.
@@ -45,13 +47,7 @@ struct List<'a> {
 /// Answers `GET /v1/models`: virtual models, then those of nodes, then those of providers; each name
 /// once, by its first owner.
 pub async fn models(mut report: Report, request: Request<Incoming>) -> Response<Content> {
-    let created = report.facade().context.shared.info.started_at / 1000;
-    let known = known(&report);
-    let data = known.iter().map(|k| k.entry(created)).collect();
-    let body = json(&List {
-        object: "list",
-        data,
-    });
+    let body = listed(&report);
     let origin = request.headers().get(header::ORIGIN);
     if let Some(origin) = origin.filter(|o| !o.is_empty()).cloned() {
         return inventory::list_to_origin(&mut report, &request, origin, body).await;
@@ -68,7 +64,7 @@ pub async fn other(
     let path = request.uri().path().to_owned();
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     discard(request.into_body());
-    let own_path = matches!(&*path, "/health" | "/status") || path.starts_with(MODEL);
+    let own_path = matches!(&*path, "/health" | "/status" | MODELS) || path.starts_with(MODEL);
     if own_path && !is_read {
         let text = format!("{path} takes GET only");
         let status = StatusCode::METHOD_NOT_ALLOWED;
@@ -80,7 +76,7 @@ pub async fn other(
     match &*path {
         "/health" | "/status" if !client.to_canonical().is_loopback() => {
             let text = format!("{path} is answered to this machine only");
-            let code = "loopback-only";
+            let code = Refusal::LoopbackOnly.code();
             report.answered(StatusCode::FORBIDDEN.as_u16(), Some(code.to_owned()));
             own(answers::refusal(StatusCode::FORBIDDEN, code, &text))
         },
@@ -89,11 +85,26 @@ pub async fn other(
             let body = json(&report.facade().context.shared.status());
             answer(&mut report, StatusCode::OK, body)
         },
+        // By `HEAD`.
+        MODELS => {
+            let body = listed(&report);
+            answer(&mut report, StatusCode::OK, body)
+        },
         _ => match path.strip_prefix(MODEL) {
             Some(id) => model(&mut report, &decoded(id)),
             None => unknown(&mut report, &path),
         },
     }
+}
+
+fn listed(report: &Report) -> Bytes {
+    let created = report.facade().context.shared.info.started_at / 1000;
+    let known = known(report);
+    let data = known.iter().map(|k| k.entry(created)).collect();
+    json(&List {
+        object: "list",
+        data,
+    })
 }
 
 fn health(report: &mut Report) -> Response<Content> {

@@ -9,7 +9,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, Version, header};
@@ -36,18 +35,13 @@ use super::upgrade::{self, Wish};
 use super::visit::Visit;
 use super::{Facade, server};
 
-/// From the first byte to the end of the handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
-
 /// Why a peer's request is not served.
 #[derive(Clone, Copy)]
 enum Refusal {
     /// This node is no member, or the peer's certificate is not pinned.
     NotPinned,
-    /// The target is neither a path nor a URL.
-    BadTarget,
-    /// The peer asks for a tunnel.
-    NoTunnels,
+    /// What it aims at is no resource of an engine.
+    IllAimed(Door),
     /// No healthy engine is known here.
     NoBackend,
     /// The engine gave no answer.
@@ -62,11 +56,15 @@ impl Refusal {
                 "cluster-auth",
                 "client certificate is not a pinned member of this node's cluster",
             ),
-            Self::BadTarget => (StatusCode::BAD_REQUEST, "bad-target", server::BAD_TARGET),
-            Self::NoTunnels => (
+            Self::IllAimed(Door::NoTunnels) => (
                 StatusCode::METHOD_NOT_ALLOWED,
-                "no-tunnels",
+                Door::NoTunnels.code(),
                 server::NO_TUNNELS,
+            ),
+            Self::IllAimed(_) => (
+                StatusCode::BAD_REQUEST,
+                Door::BadTarget.code(),
+                server::BAD_TARGET,
             ),
             Self::NoBackend => (
                 StatusCode::SERVICE_UNAVAILABLE,
@@ -94,7 +92,7 @@ pub async fn connection(facade: Facade, stream: TcpStream, client: SocketAddr, p
     let Some(shaking) = place.shake() else {
         return tracing::debug!(%engine, "too many handshakes at once");
     };
-    let stream = match timeout(HANDSHAKE, cluster.accept(stream)).await {
+    let stream = match timeout(server::HANDSHAKE, cluster.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(e)) => return tracing::debug!(%engine, reason = %e, "no handshake with a peer"),
         Err(_) => return tracing::debug!(%engine, "a peer was too slow for a handshake"),
@@ -153,10 +151,8 @@ async fn pass(
     counted: InFlight,
     visit: &mut Visit,
 ) -> Result<Response<Content>, Refusal> {
-    match server::ill_aimed(&request) {
-        None => {},
-        Some(Door::BadTarget) => return Err(Refusal::BadTarget),
-        Some(_) => return Err(Refusal::NoTunnels),
+    if let Some(why) = server::ill_aimed(&request) {
+        return Err(Refusal::IllAimed(why));
     }
     let Some(backend) = Backend::of(facade) else {
         discard(request.into_body());
@@ -189,14 +185,18 @@ async fn pass(
         }
         Refusal::BackendError
     })?;
-    visit.answered(response.status());
-    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+    let (mut head, body) = response.into_parts();
+    headers::answer(&mut head, upgrade.is_some()).map_err(|e| {
+        let engine = facade.state.engine();
+        tracing::debug!(%engine, reason = %e, "the local engine's answer cannot be passed on");
+        Refusal::BackendError
+    })?;
+    visit.answered(head.status);
+    if head.status == StatusCode::SWITCHING_PROTOCOLS {
         visit.relayed();
+        let response = Response::from_parts(head, body);
         return Ok(switch(facade, upgrade, response, connection, counted));
     }
-    let (mut head, body) = response.into_parts();
-    head.version = Version::HTTP_11;
-    headers::strip(&mut head.headers);
     let passed = Passed::new(
         body,
         connection,
@@ -316,7 +316,8 @@ impl Body for Passed {
         match &frame {
             Some(Err(_)) => self.visit.truncated(),
             None => self.ended(),
-            Some(Ok(_)) if self.body.is_end_stream() => self.ended(),
+            // Behind trailers nobody asks for more.
+            Some(Ok(f)) if f.is_trailers() || self.body.is_end_stream() => self.ended(),
             Some(Ok(_)) => {},
         }
         Poll::Ready(frame.map(|f| f.map_err(Broken::Upstream)))

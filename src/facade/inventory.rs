@@ -76,9 +76,7 @@ pub async fn list_to_origin(
 ) -> Response<Content> {
     let facade = report.facade().clone();
     let candidates = everybody(&facade);
-    let question = question(request, "/v1/models");
-    let upstreams = &facade.context.upstreams;
-    let replies = fanout::ask(upstreams, &candidates, &question, usize::MAX).await;
+    let replies = ask(report, &candidates, question(request, "/v1/models")).await;
     let asked = Asked {
         naming: Naming::Exact,
         // The list is made, of what the caller may use: here only the permission counts.
@@ -115,15 +113,7 @@ pub async fn list(
         .get(header::ORIGIN)
         .filter(|o| !o.is_empty())
         .cloned();
-    let mut question = question(&request, upstream);
-    report.pass_trace(&mut question.headers);
-    let upstreams = &facade.context.upstreams;
-    let replies = fanout::ask(upstreams, &candidates, &question, usize::MAX).await;
-    for (candidate, reply) in candidates.iter().zip(&replies) {
-        if reply.is_none() {
-            facade.forget_address(&candidate.target.node);
-        }
-    }
+    let replies = ask(&report, &candidates, question(&request, upstream)).await;
     let asked = Asked {
         naming: facade.state.engine().spec().naming,
         client: report.client().cloned(),
@@ -134,6 +124,26 @@ pub async fn list(
         None => plain(&mut report, &asked, &replies),
         Some(origin) => for_origin(&mut report, &asked, &replies, origin),
     }
+}
+
+/// Asks all of them at once. Who cannot be reached may answer at another of its addresses.
+async fn ask(
+    report: &Report,
+    candidates: &[Candidate],
+    mut question: Question,
+) -> Vec<Option<Reply>> {
+    let facade = report.facade();
+    report.pass_trace(&mut question.headers);
+    let upstreams = &facade.context.upstreams;
+    let replies = fanout::ask(upstreams, candidates, &question, usize::MAX).await;
+    for (candidate, reply) in candidates.iter().zip(&replies) {
+        if reply.is_none()
+            && let Some(facade) = facade.of(&candidate.target)
+        {
+            facade.forget_address(&candidate.target.node);
+        }
+    }
+    replies
 }
 
 /// What is asked for, and by whom.

@@ -53,9 +53,13 @@ impl Held {
         self.first.is_none() && self.more.is_empty()
     }
 
+    fn frames(&self) -> impl Iterator<Item = &Frame<Bytes>> {
+        self.first.iter().chain(&self.more)
+    }
+
     fn len(&self) -> u64 {
-        let all = self.first.iter().chain(&self.more);
-        all.map(|f| f.data_ref().map_or(0, |d| d.len() as u64))
+        self.frames()
+            .map(|f| f.data_ref().map_or(0, |d| d.len() as u64))
             .sum()
     }
 }
@@ -130,7 +134,8 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Streams `held`, then the rest of `body`.
+    /// Streams `held`, then the rest of `body`. All that is done with what is held but writing it is
+    /// done here: a fault in it can still be answered.
     pub fn new(
         held: Held,
         body: Incoming,
@@ -147,7 +152,7 @@ impl Relay {
             }),
         };
         let mut new = Self {
-            held,
+            held: Held::default(),
             body,
             ended: false,
             connection: Some(connection),
@@ -157,7 +162,13 @@ impl Relay {
             alive: Liveness::default(),
             report,
         };
-        if new.body.is_end_stream() {
+        let mut ended = new.body.is_end_stream();
+        for frame in held.frames() {
+            new.passing(frame);
+            ended |= frame.is_trailers();
+        }
+        new.held = held;
+        if ended {
             new.upstream_ended();
         }
         new
@@ -188,7 +199,6 @@ impl Relay {
 
     fn poll_held(&mut self) -> Option<Frame<Bytes>> {
         let frame = self.held.pop()?;
-        self.passing(&frame);
         if self.ended && self.held.is_empty() {
             self.report.relayed();
         }
@@ -223,7 +233,8 @@ impl Body for Relay {
                 if let Some(s) = &mut self.silence {
                     s.timer.as_mut().reset(Instant::now() + s.allowed);
                 }
-                if self.body.is_end_stream() {
+                // Behind trailers nobody asks for more.
+                if frame.is_trailers() || self.body.is_end_stream() {
                     self.upstream_ended();
                 }
                 Poll::Ready(Some(Ok(frame)))

@@ -7,7 +7,6 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -18,9 +17,6 @@ use crate::rules::engine::EngineId;
 use crate::rules::ingress::Caller;
 
 use super::{Facade, server};
-
-/// From the first byte to the end of the handshake.
-const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// A facade's certificate.
 #[derive(Clone)]
@@ -59,7 +55,7 @@ pub async fn connection(facade: Facade, stream: TcpStream, client: SocketAddr, p
         return tracing::debug!(%engine, "too many handshakes at once");
     };
     let to = stream.local_addr().ok();
-    let stream = match timeout(HANDSHAKE, tls.accept(stream)).await {
+    let stream = match timeout(server::HANDSHAKE, tls.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(e)) => return tracing::debug!(%engine, reason = %e, "no handshake with a client"),
         Err(_) => return tracing::debug!(%engine, "a client was too slow for a handshake"),

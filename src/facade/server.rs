@@ -45,6 +45,9 @@ use super::{gateway, ingress, inventory, keyed, preflight, secured};
 /// A connection has this long to send its first byte.
 const FIRST_BYTE: Duration = Duration::from_secs(5);
 
+/// From there to the end of a TLS handshake.
+pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
+
 /// A client without a place is told so, and heard, within this time.
 const FAREWELL: Duration = Duration::from_secs(1);
 
@@ -123,7 +126,8 @@ async fn turn_away(mut stream: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// The client's fault, or a shortage that may pass (descriptors, memory).
+/// The client's fault, a shortage that may pass (descriptors, memory), or a fault of the network that
+/// the system tells here of the connection it was about to hand over.
 fn is_passing(e: &io::Error) -> bool {
     use rustix::io::Errno;
     let passing = [
@@ -132,6 +136,13 @@ fn is_passing(e: &io::Error) -> bool {
         Errno::NOBUFS,
         Errno::NOMEM,
         Errno::PROTO,
+        Errno::PERM,
+        Errno::NOPROTOOPT,
+        Errno::OPNOTSUPP,
+        Errno::NETDOWN,
+        Errno::NETUNREACH,
+        Errno::HOSTDOWN,
+        Errno::HOSTUNREACH,
     ];
     matches!(
         e.kind(),
@@ -377,57 +388,47 @@ pub fn door<'a>(facade: &'a Facade, settings: &'a RequestSettings, here: bool) -
 
 fn refuse(mut report: Report, refusal: Refusal) -> Response<Content> {
     let display = report.facade().state.engine().spec().display;
-    let (status, code, text) = match refusal {
+    let (status, text) = match refusal {
         Refusal::LoopbackOnly => (
             StatusCode::FORBIDDEN,
-            "loopback-only",
             "plaintext requests are accepted only from loopback; cluster peers must use the mTLS \
              ingress"
                 .to_owned(),
         ),
         Refusal::AddressNotAllowed => (
             StatusCode::FORBIDDEN,
-            "address-not-allowed",
             "callers from this address are not let in; the owner of this machine can add its \
              network to allowed_cidrs"
                 .to_owned(),
         ),
         Refusal::TlsRequired => (
             StatusCode::FORBIDDEN,
-            "tls-required",
             "this port speaks TLS with other machines: use https://, and make a new key if this \
              request showed one"
                 .to_owned(),
         ),
         Refusal::NoHost => (
             StatusCode::BAD_REQUEST,
-            "bad-host",
             "an HTTP/1.1 request needs exactly one Host header".to_owned(),
         ),
         Refusal::HostNotAllowed => (
             StatusCode::FORBIDDEN,
-            "host-not-allowed",
             "the Host header names no address of this machine; add the name to allowed_hosts or \
              NVPAIR_PROXY_ALLOWED_HOSTS"
                 .to_owned(),
         ),
         Refusal::NotTheEngine => (
             StatusCode::CONFLICT,
-            "proxy-facade",
             format!("the compatibility facade is not the {display} engine"),
         ),
-        Refusal::BadTarget => (StatusCode::BAD_REQUEST, "bad-target", BAD_TARGET.to_owned()),
-        Refusal::NoTunnels => (
-            StatusCode::METHOD_NOT_ALLOWED,
-            "no-tunnels",
-            NO_TUNNELS.to_owned(),
-        ),
+        Refusal::BadTarget => (StatusCode::BAD_REQUEST, BAD_TARGET.to_owned()),
+        Refusal::NoTunnels => (StatusCode::METHOD_NOT_ALLOWED, NO_TUNNELS.to_owned()),
         Refusal::OriginNotAllowed => (
             StatusCode::FORBIDDEN,
-            "origin-not-allowed",
             "this origin is not listed in NVPAIR_PROXY_ALLOWED_ORIGINS".to_owned(),
         ),
     };
+    let code = refusal.code();
     report.answered(status.as_u16(), Some(code.to_owned()));
     exchange::own(answers::refusal(status, code, &text))
 }

@@ -3,16 +3,19 @@
 //! Owns: collecting within the limit, and handing the same bytes to each attempt.
 //! Leaves to others: finding the model in it (`rules::model_scan`, fed by the caller's observer).
 //!
-//! Buffered pieces are the slices hyper read, shared by all attempts: no byte is copied.
+//! Buffered pieces are the slices hyper read, shared by all attempts: no byte is copied. Only small ones
+//! behind others are gathered: a body in chunks of a byte would cost forty times its length.
 
 use std::collections::VecDeque;
+use std::error::Error as _;
+use std::io;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -21,6 +24,12 @@ use tokio::time::timeout;
 
 /// At most this much of a refused body is read and thrown away.
 const DISCARDED: u64 = 64 * 1024 * 1024;
+
+/// A smaller piece behind others is gathered with its neighbours.
+const SMALL: usize = 4 * 1024;
+
+/// So much is gathered into one piece.
+const GATHERED: usize = 64 * 1024;
 
 /// A refused body is read for no longer than this.
 const DISCARD_TIME: Duration = Duration::from_secs(30);
@@ -87,8 +96,41 @@ pub enum Collected {
     Whole(Arc<Buffered>),
     /// It is over the limit: what was read so far, and the rest still to come.
     TooLarge(Oversized),
-    /// The client's framing broke.
+    /// The client's framing broke, or the client left.
     Broken(hyper::Error),
+}
+
+/// The pieces of a body that comes in.
+#[derive(Default)]
+struct Gathering {
+    pieces: Vec<Bytes>,
+    small: BytesMut,
+}
+
+impl Gathering {
+    fn push(&mut self, data: Bytes) {
+        let is_first = self.pieces.is_empty() && self.small.is_empty();
+        if is_first || data.len() >= SMALL {
+            self.flush();
+            self.pieces.push(data);
+            return;
+        }
+        self.small.extend_from_slice(&data);
+        if self.small.len() >= GATHERED {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        if !self.small.is_empty() {
+            self.pieces.push(self.small.split().freeze());
+        }
+    }
+
+    fn end(mut self) -> Vec<Bytes> {
+        self.flush();
+        self.pieces
+    }
 }
 
 /// A body too large to buffer.
@@ -146,6 +188,7 @@ pub async fn collect(mut body: Incoming, limit: u64, mut observe: impl FnMut(&[u
     if declared.is_some_and(|n| n > limit) {
         return Collected::TooLarge(Oversized { head, rest: body });
     }
+    let mut pieces = Gathering::default();
     while let Some(frame) = body.frame().await {
         let frame = match frame {
             Ok(frame) => frame,
@@ -159,16 +202,28 @@ pub async fn collect(mut body: Incoming, limit: u64, mut observe: impl FnMut(&[u
                     observe(&data);
                 }
                 if !data.is_empty() {
-                    head.pieces.push(data);
+                    pieces.push(data);
                 }
                 if too_large {
+                    head.pieces = pieces.end();
                     return Collected::TooLarge(Oversized { head, rest: body });
                 }
             },
             Err(other) => head.trailers = other.into_trailers().ok(),
         }
     }
+    head.pieces = pieces.end();
     Collected::Whole(Arc::new(head))
+}
+
+/// Whether a body's own bytes are wrong, and not that they ended early or could not be read.
+pub fn is_framing(e: &hyper::Error) -> bool {
+    let cause = e.source().and_then(|c| c.downcast_ref::<io::Error>());
+    let kind = cause.map(io::Error::kind);
+    matches!(
+        kind,
+        Some(io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput)
+    )
 }
 
 enum Source {
@@ -278,6 +333,25 @@ impl Body for RequestBody {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_body_in_tiny_pieces_takes_little_more_room_than_in_one() {
+        let text: Vec<u8> = (0..200_000u32).map(|i| i as u8).collect();
+        for size in [1, 3, SMALL - 1, SMALL, text.len()] {
+            let mut pieces = Gathering::default();
+            for piece in text.chunks(size) {
+                pieces.push(Bytes::copy_from_slice(piece));
+            }
+            let pieces = pieces.end();
+            assert!(pieces.len() <= 2 + text.len() / SMALL, "{}", pieces.len());
+            assert_eq!(pieces.concat(), text);
+        }
+        // One that comes at once is not copied.
+        let whole = Bytes::from(text);
+        let mut pieces = Gathering::default();
+        pieces.push(whole.slice(..7));
+        assert_eq!(pieces.end()[0].as_ptr(), whole.as_ptr());
+    }
 
     #[test]
     fn a_part_is_replaced_wherever_the_pieces_are_cut() {

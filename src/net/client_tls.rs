@@ -9,21 +9,16 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{
-    CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature,
-};
+use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{
-    ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
-};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, Error, OtherError, RootCertStore};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::public_tls;
+use super::leaf::Leaf;
+use super::public_tls::{self, HTTP};
 use super::server_tls::{CertificateError, fingerprint};
 use crate::rules::fingerprint::Fingerprint;
 
@@ -64,12 +59,19 @@ impl ClientTls {
     /// # Errors
     /// The TLS library refuses its configuration.
     pub fn pinned(wanted: &Fingerprint) -> Result<Self, CertificateError> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let pin = Pin {
-            wanted: wanted.as_str().to_owned(),
-            algorithms: provider.signature_verification_algorithms,
-        };
-        Self::with(provider, Arc::new(pin))
+        let (provider, wanted) = (ring::default_provider(), wanted.as_str().to_owned());
+        let pin = Leaf::judged(&provider, move |leaf| match fingerprint(leaf) {
+            seen if seen == wanted => Ok(()),
+            seen => Err(Error::Other(OtherError(Arc::new(Mismatch(seen))))),
+        });
+        let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
+            .with_safe_default_protocol_versions()
+            .map_err(|e| CertificateError::Library(e.to_string()))?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(pin))
+            .with_no_client_auth();
+        config.alpn_protocols = vec![HTTP.to_vec()];
+        Ok(Self(Arc::new(config).into()))
     }
 
     /// Servers whose certificates the ones in this PEM file vouch for, under the name that is dialled.
@@ -110,26 +112,8 @@ impl ClientTls {
     }
 
     fn rooted(roots: RootCertStore) -> Result<Self, CertificateError> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let verifier =
-            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-                .build()
-                .map_err(|e| CertificateError::Library(e.to_string()))?;
-        Self::with(provider, verifier)
-    }
-
-    fn with(
-        provider: Arc<CryptoProvider>,
-        verifier: Arc<dyn ServerCertVerifier>,
-    ) -> Result<Self, CertificateError> {
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|e| CertificateError::Library(e.to_string()))?
-            .dangerous()
-            .with_custom_certificate_verifier(verifier)
-            .with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self(Arc::new(config).into()))
+        let config = public_tls::trusting(roots).map_err(CertificateError::Library)?;
+        Ok(Self(config.into()))
     }
 
     /// The handshake. `host` is what was dialled, IPv6 without brackets.
@@ -172,52 +156,6 @@ fn told(e: io::Error) -> TlsError {
 #[derive(Debug, thiserror::Error)]
 #[error("another certificate: {0}")]
 struct Mismatch(String);
-
-/// Takes one certificate and no other; that its owner holds the key is checked all the same.
-#[derive(Debug)]
-struct Pin {
-    wanted: String,
-    algorithms: WebPkiSupportedAlgorithms,
-}
-
-impl ServerCertVerifier for Pin {
-    fn verify_server_cert(
-        &self,
-        leaf: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        let seen = fingerprint(leaf);
-        match seen == self.wanted {
-            true => Ok(ServerCertVerified::assertion()),
-            false => Err(Error::Other(OtherError(Arc::new(Mismatch(seen))))),
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, leaf, signature, &self.algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, leaf, signature, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
-}
 
 #[cfg(test)]
 mod tests {

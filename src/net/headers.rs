@@ -6,9 +6,10 @@
 use std::net::IpAddr;
 
 use http::header::{
-    CONNECTION, EXPECT, HeaderMap, HeaderName, HeaderValue, ORIGIN, PROXY_AUTHENTICATE,
-    PROXY_AUTHORIZATION, REFERER, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, HeaderValue, ORIGIN,
+    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, REFERER, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
+use http::{StatusCode, Version, response};
 
 /// `X-Forwarded-For`.
 pub const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -91,16 +92,64 @@ pub fn forward(headers: &mut HeaderMap, client: IpAddr) -> Option<HeaderValue> {
     upgrade
 }
 
-/// What concerns this house alone: who asked, from where, and keys that were meant for us or for
-/// another service.
-const PRIVATE: [&str; 12] = [
+/// Why an engine's answer cannot be handed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Doubtful {
+    /// It switches to a protocol that nobody asked for.
+    #[error("the answer switches protocols, which nobody asked for")]
+    Switch,
+    /// Its body is coded in a way that would have to be taken off.
+    #[error("the answer has a transfer coding other than chunked")]
+    Coding,
+    /// It has lengths that differ, or one that is no number.
+    #[error("the answer's length is no number")]
+    Length,
+}
+
+/// Makes an answer's head ready for whoever asked; `may_switch`: they asked for another protocol.
+///
+/// # Errors
+/// It cannot be handed on: whoever reads it could take its body for another one.
+pub fn answer(head: &mut response::Parts, may_switch: bool) -> Result<(), Doubtful> {
+    // An engine of HTTP/1.0 is answered for in our own version.
+    head.version = Version::HTTP_11;
+    if head.status == StatusCode::SWITCHING_PROTOCOLS {
+        // The fields that are stripped otherwise are what it is about.
+        return may_switch.then_some(()).ok_or(Doubtful::Switch);
+    }
+    let headers = &mut head.headers;
+    if headers.contains_key(TRANSFER_ENCODING) {
+        let codings: Vec<_> = tokens(headers, &TRANSFER_ENCODING).collect();
+        if !matches!(codings[..], [one] if one.eq_ignore_ascii_case("chunked")) {
+            return Err(Doubtful::Coding);
+        }
+        // The coding is what counts (RFC 9112, 6.3). Passed on, the length would cut the body that
+        // was read by it.
+        headers.remove(CONTENT_LENGTH);
+    }
+    if let Some(length) = headers.get(CONTENT_LENGTH) {
+        let is_number = !length.is_empty() && length.as_bytes().iter().all(u8::is_ascii_digit);
+        if !is_number || headers.get_all(CONTENT_LENGTH).iter().any(|l| l != length) {
+            return Err(Doubtful::Length);
+        }
+    }
+    strip(headers);
+    Ok(())
+}
+
+/// What a caller proves itself with, meant for us or for one service.
+const CREDENTIALS: [&str; 5] = [
     "authorization",
     "x-api-key",
     "api-key",
     "x-goog-api-key",
+    "cookie",
+];
+
+/// What concerns this house alone: who asked, and from where.
+const PRIVATE: [&str; 7] = [
     "openai-organization",
     "openai-project",
-    "cookie",
     "forwarded",
     "x-forwarded-for",
     "x-forwarded-host",
@@ -108,8 +157,16 @@ const PRIVATE: [&str; 12] = [
     "x-real-ip",
 ];
 
+/// Takes off what proves who asks: of a question to everybody nobody was meant.
+pub fn leave_credentials(headers: &mut HeaderMap) {
+    for name in CREDENTIALS {
+        headers.remove(name);
+    }
+}
+
 /// Takes off what a provider must not be told. Its own key is put on afterwards.
 pub fn leave_at_home(headers: &mut HeaderMap) {
+    leave_credentials(headers);
     for name in PRIVATE {
         headers.remove(name);
     }
@@ -170,6 +227,46 @@ mod tests {
         let mut h = map(&[("upgrade", "websocket")]);
         assert_eq!(strip(&mut h), None);
         assert!(h.is_empty());
+    }
+
+    fn answered(status: u16, pairs: &[(&str, &str)]) -> response::Parts {
+        let (mut head, ()) = http::Response::new(()).into_parts();
+        (head.status, head.version) = (StatusCode::from_u16(status).unwrap(), Version::HTTP_10);
+        head.headers = map(pairs);
+        head
+    }
+
+    #[test]
+    fn of_two_ends_of_an_answer_the_coding_counts_and_doubts_are_told() {
+        let (cl, te) = ("content-length", "transfer-encoding");
+        for (pairs, want) in [
+            (&[(cl, "5")][..], Ok(vec![cl])),
+            (&[(te, "Chunked")], Ok(vec![])),
+            (&[(te, "chunked"), (cl, "3")], Ok(vec![])),
+            (&[(cl, "3, 3"), (te, "chunked")], Ok(vec![])),
+            (&[(te, "gzip, chunked")], Err(Doubtful::Coding)),
+            (&[(te, "chunked"), (te, "chunked")], Err(Doubtful::Coding)),
+            (&[(te, "")], Err(Doubtful::Coding)),
+            (&[(cl, "5"), (cl, "5")], Ok(vec![cl])),
+            (&[(cl, "5"), (cl, "6")], Err(Doubtful::Length)),
+            (&[(cl, "5, 5")], Err(Doubtful::Length)),
+            (&[(cl, "+5")], Err(Doubtful::Length)),
+            (&[(cl, "")], Err(Doubtful::Length)),
+        ] {
+            let mut head = answered(200, pairs);
+            let got = answer(&mut head, false).map(|()| names(&head.headers));
+            let want = want.map(|n| n.into_iter().map(str::to_owned).collect::<Vec<_>>());
+            assert_eq!(got, want, "{pairs:?}");
+            assert_eq!(head.version, Version::HTTP_11);
+        }
+    }
+
+    #[test]
+    fn only_who_asked_for_a_switch_gets_one_with_its_fields() {
+        let mut head = answered(101, &[("connection", "upgrade"), ("upgrade", "websocket")]);
+        assert_eq!(answer(&mut head, false), Err(Doubtful::Switch));
+        assert_eq!(answer(&mut head, true), Ok(()));
+        assert_eq!(names(&head.headers), ["connection", "upgrade"]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod headers;
 pub mod identity;
 pub mod interfaces;
 pub mod lazy_timer;
+mod leaf;
 pub mod listen;
 pub mod members;
 pub mod outside;

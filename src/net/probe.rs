@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 
 use super::fetch::{self, Fetched, Limits};
 use crate::rules::engine::{EngineId, Warm};
-use crate::rules::ingress;
+use crate::rules::ingress::{self, Refusal};
 use crate::rules::inventory::{self, Listing, Loaded, Miss, Reading};
 use crate::rules::secret::Secret;
 
@@ -16,9 +16,6 @@ use crate::rules::secret::Secret;
 pub const IDENTITY_PROBE: HeaderName = HeaderName::from_static(ingress::IDENTITY_PROBE);
 /// Value of [`IDENTITY_PROBE`].
 pub const YES: HeaderValue = HeaderValue::from_static("1");
-
-/// Refusals that only a facade gives. From another machine the door's come before the 409.
-const FACADE_CODES: [&str; 3] = ["proxy-facade", "loopback-only", "host-not-allowed"];
 
 /// Whom to ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,8 +71,7 @@ impl OpenServer {
     /// It does not answer, or not with a list of models.
     pub async fn ask(&self, limits: Limits) -> Result<Reading, Miss> {
         let answer = self.get("/v1/models", limits).await?;
-        let code = inventory::refusal_code(&answer.body);
-        if answer.status.is_client_error() && code.is_some_and(|c| FACADE_CODES.contains(&&*c)) {
+        if is_facades(&answer) {
             return Err(Miss::Facade);
         }
         let status = answer.status.as_u16();
@@ -128,13 +124,16 @@ async fn get(target: &Target, path: &str, limits: Limits) -> Result<Fetched, Mis
     answer.map_err(|e| Miss::Silent(e.to_string()))
 }
 
+/// Whether one of our own kind answers.
+fn is_facades(answer: &Fetched) -> bool {
+    let code = inventory::refusal_code(&answer.body);
+    answer.status.is_client_error() && code.is_some_and(|c| Refusal::meets_a_probe(&c))
+}
+
 /// The list in an answer; `None` where a node with configured models is alive without one.
 fn accepted(target: &Target, answer: &Fetched) -> Result<Option<Listing>, Miss> {
-    if answer.status.is_client_error() {
-        let code = inventory::refusal_code(&answer.body);
-        if code.is_some_and(|c| FACADE_CODES.contains(&c.as_str())) {
-            return Err(Miss::Facade);
-        }
+    if is_facades(answer) {
+        return Err(Miss::Facade);
     }
     let listing = if answer.status == StatusCode::OK {
         inventory::listing(target.engine, &answer.body)

@@ -12,6 +12,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+/// The protocol that is spoken over TLS everywhere here (ALPN).
+pub(super) const HTTP: &[u8] = b"http/1.1";
+
 /// How others' certificates are checked. Read at the first use: most daemons never need it.
 #[derive(Debug, Default)]
 pub struct PublicTls(OnceLock<Result<Arc<ClientConfig>, String>>);
@@ -22,7 +25,7 @@ impl PublicTls {
     /// # Errors
     /// The TLS library does not work here.
     pub fn trusting(roots: RootCertStore) -> Result<Self, String> {
-        Ok(Self(OnceLock::from(Ok(with(roots)?))))
+        Ok(Self(OnceLock::from(Ok(trusting(roots)?))))
     }
 
     /// Speaks TLS on a connection to the server of this name.
@@ -62,16 +65,20 @@ pub fn roots() -> Result<RootCertStore, String> {
 }
 
 fn configure() -> Result<Arc<ClientConfig>, String> {
-    with(roots()?)
+    trusting(roots()?)
 }
 
-fn with(roots: RootCertStore) -> Result<Arc<ClientConfig>, String> {
+/// How servers are spoken to that these roots vouch for.
+///
+/// # Errors
+/// The TLS library does not work here.
+pub(super) fn trusting(roots: RootCertStore) -> Result<Arc<ClientConfig>, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|e| e.to_string())?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.alpn_protocols = vec![HTTP.to_vec()];
     Ok(Arc::new(config))
 }

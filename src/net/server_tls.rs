@@ -1,4 +1,5 @@
-//! TLS of a listener that other machines reach and that is no cluster peer's: the node registry.
+//! TLS of a listener that other machines reach and that is no cluster peer's: the node registry, and a
+//! facade with a certificate of its own.
 //!
 //! Owns: loading a certificate and its key, loading them again when their files change, the
 //! handshake, the fingerprint. Leaves to others: making a certificate (`store::certificate`),
@@ -8,7 +9,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
 
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
@@ -19,6 +19,9 @@ use rustls::sign::CertifiedKey;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+
+use super::public_tls::HTTP;
+use super::watched::Stamp;
 
 /// Why a certificate cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +77,7 @@ impl ServerTls {
     /// They cannot be used now.
     pub fn open(certificate: &Path, key: &Path) -> Result<Self, CertificateError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let stamp = Stamp::of(certificate, key);
+        let stamp = stamps(certificate, key);
         let pair = load(certificate, key, &provider)?;
         let shown = Arc::new(Shown {
             certificate: certificate.to_owned(),
@@ -87,7 +90,7 @@ impl ServerTls {
             .map_err(|e| CertificateError::Library(e.to_string()))?
             .with_no_client_auth()
             .with_cert_resolver(shown.clone());
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![HTTP.to_vec()];
         Ok(Self {
             acceptor: Arc::new(config).into(),
             shown,
@@ -145,30 +148,24 @@ fn load(
     })
 }
 
-/// By which a change of the two files is seen.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp([Option<(SystemTime, u64)>; 2]);
+/// What tells one version of the two files from another.
+type Stamps = [Option<Stamp>; 2];
 
-impl Stamp {
-    fn of(certificate: &Path, key: &Path) -> Self {
-        Self([certificate, key].map(|path| {
-            let found = fs::metadata(path).ok()?;
-            Some((found.modified().ok()?, found.len()))
-        }))
-    }
+fn stamps(certificate: &Path, key: &Path) -> Stamps {
+    [certificate, key].map(|path| fs::metadata(path).ok().map(|meta| Stamp::of(&meta)))
 }
 
 struct Shown {
     certificate: PathBuf,
     key: PathBuf,
     provider: Arc<CryptoProvider>,
-    now: Mutex<(Stamp, Arc<CertifiedKey>)>,
+    now: Mutex<(Stamps, Arc<CertifiedKey>)>,
 }
 
 impl Shown {
     /// The pair in force, after a look at the files.
     fn refresh(&self) -> Arc<CertifiedKey> {
-        let stamp = Stamp::of(&self.certificate, &self.key);
+        let stamp = stamps(&self.certificate, &self.key);
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         if now.0 != stamp {
             match load(&self.certificate, &self.key, &self.provider) {

@@ -11,23 +11,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rustls::client::Resumption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{
-    CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature,
-};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
-use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, ServerConfig,
-    SignatureScheme, SupportedProtocolVersion,
-};
+use rustls::{CertificateError, ClientConfig, Error, ServerConfig, SupportedProtocolVersion};
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 use super::identity::Identity;
+use super::leaf::Leaf;
 use super::members::{Members, Trust};
 
 const VERSIONS: [&SupportedProtocolVersion; 2] = [&TLS13, &TLS12];
@@ -108,10 +102,8 @@ impl Pair {
 }
 
 fn server(provider: &Arc<CryptoProvider>, members: Arc<Members>) -> Result<ServerConfig, Error> {
-    let any = Peer {
-        wanted: None,
-        algorithms: provider.signature_verification_algorithms,
-    };
+    // A stranger is told so in HTTP.
+    let any = Leaf::judged(provider, |_| Ok(()));
     let mut config = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&VERSIONS)?
         .with_client_cert_verifier(Arc::new(any))
@@ -122,10 +114,7 @@ fn server(provider: &Arc<CryptoProvider>, members: Arc<Members>) -> Result<Serve
 }
 
 fn client(provider: &Arc<CryptoProvider>, pair: &Pair) -> Result<ClientConfig, Error> {
-    let pinned = Peer {
-        wanted: Some(pair.peer.clone()),
-        algorithms: provider.signature_verification_algorithms,
-    };
+    let pinned = only(provider, pair.peer.clone());
     let own = SingleCertAndKey::from(pair.me.pair.clone());
     let mut config = ClientConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&VERSIONS)?
@@ -135,6 +124,17 @@ fn client(provider: &Arc<CryptoProvider>, pair: &Pair) -> Result<ClientConfig, E
     config.resumption = Resumption::disabled();
     config.enable_sni = false;
     Ok(config)
+}
+
+/// Takes this certificate and no other.
+fn only(
+    provider: &CryptoProvider,
+    wanted: CertificateDer<'static>,
+) -> Leaf<impl Fn(&CertificateDer<'_>) -> Result<(), Error> + use<>> {
+    Leaf::judged(provider, move |leaf| match *leaf == wanted {
+        true => Ok(()),
+        false => Err(CertificateError::ApplicationVerificationFailure.into()),
+    })
 }
 
 /// Gives each handshake the leaf of that moment. Without one, that is while this node is no member,
@@ -151,90 +151,6 @@ impl ResolvesServerCert for OwnLeaf {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let trust = self.0.refresh();
         trust.me().map(|me| me.pair.clone())
-    }
-}
-
-/// Checks that the other side holds the key of its certificate; of a server also that the
-/// certificate is the wanted one.
-#[derive(Debug)]
-struct Peer {
-    wanted: Option<CertificateDer<'static>>,
-    algorithms: WebPkiSupportedAlgorithms,
-}
-
-impl ServerCertVerifier for Peer {
-    fn verify_server_cert(
-        &self,
-        leaf: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        match self.wanted.as_ref() == Some(leaf) {
-            true => Ok(ServerCertVerified::assertion()),
-            false => Err(CertificateError::ApplicationVerificationFailure.into()),
-        }
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, leaf, signature, &self.algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, leaf, signature, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
-}
-
-impl ClientCertVerifier for Peer {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        // A stranger is told so in HTTP.
-        Ok(ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, leaf, signature, &self.algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        leaf: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, leaf, signature, &self.algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
     }
 }
 
@@ -342,10 +258,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (a, b) = (node("a"), node("b"));
         let other = cluster(dir.path(), &b, &[("a", &a)]);
-        let wanted = Peer {
-            wanted: Some(b.der.clone()),
-            algorithms: other.provider.signature_verification_algorithms,
-        };
+        let wanted = only(&other.provider, b.der.clone());
         let config = ClientConfig::builder_with_provider(other.provider.clone())
             .with_protocol_versions(&VERSIONS)
             .unwrap()

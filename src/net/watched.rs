@@ -18,7 +18,7 @@ const SETTLED_AFTER: Duration = Duration::from_millis(200);
 
 /// What tells one version of a file from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Stamp {
+pub(super) struct Stamp {
     modified: Option<SystemTime>,
     len: u64,
     /// A rename gives another inode, any change another change time.
@@ -26,7 +26,7 @@ struct Stamp {
 }
 
 impl Stamp {
-    fn of(meta: &Metadata) -> Self {
+    pub(super) fn of(meta: &Metadata) -> Self {
         Self {
             modified: meta.modified().ok(),
             len: meta.len(),

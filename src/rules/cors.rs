@@ -11,7 +11,7 @@ use http::header::{
     ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
     ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// How long a browser may keep the answer. Short, since the engines behind it change.
 const MAX_AGE: &str = "60";
@@ -138,10 +138,10 @@ pub struct Preflight {
 }
 
 impl Preflight {
-    /// Whether a request is a preflight at all; other uses of OPTIONS are forwarded like any request.
-    pub fn is_one(method: &Method, headers: &HeaderMap) -> bool {
+    /// Whether an OPTIONS with these headers is a preflight; others are forwarded like any request.
+    pub fn is_one(headers: &HeaderMap) -> bool {
         let given = |name| first(headers, name).is_some();
-        method == Method::OPTIONS && given(&ORIGIN) && given(&ACCESS_CONTROL_REQUEST_METHOD)
+        given(&ORIGIN) && given(&ACCESS_CONTROL_REQUEST_METHOD)
     }
 
     /// Reads a preflight request's headers.

@@ -37,6 +37,37 @@ pub enum Refusal {
     NoTunnels,
 }
 
+impl Refusal {
+    /// What a well-formed probe of an engine can meet. From another machine the door's come first.
+    const OF_A_PROBE: [Self; 5] = [
+        Self::LoopbackOnly,
+        Self::AddressNotAllowed,
+        Self::TlsRequired,
+        Self::HostNotAllowed,
+        Self::NotTheEngine,
+    ];
+
+    /// The code for programs.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::LoopbackOnly => "loopback-only",
+            Self::AddressNotAllowed => "address-not-allowed",
+            Self::TlsRequired => "tls-required",
+            Self::NoHost => "bad-host",
+            Self::HostNotAllowed => "host-not-allowed",
+            Self::NotTheEngine => "proxy-facade",
+            Self::OriginNotAllowed => "origin-not-allowed",
+            Self::BadTarget => "bad-target",
+            Self::NoTunnels => "no-tunnels",
+        }
+    }
+
+    /// Whether it is a facade that refused a probe with this code.
+    pub fn meets_a_probe(code: &str) -> bool {
+        Self::OF_A_PROBE.iter().any(|r| r.code() == code)
+    }
+}
+
 /// Who is at the door.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {

@@ -34,7 +34,7 @@ pub fn classify(engine: EngineId, method: &Method, path: &str, headers: &HeaderM
     let verb = match *method {
         Method::POST => Verb::Post,
         Method::GET => Verb::Get,
-        _ if Preflight::is_one(method, headers) => return Class::Preflight,
+        Method::OPTIONS if Preflight::is_one(headers) => return Class::Preflight,
         _ => return Class::Other,
     };
     let route = engine

@@ -202,6 +202,8 @@ pub struct Clients {
     any: AtomicBool,
     book: Mutex<Book>,
     usage: Mutex<Option<UsageBook>>,
+    /// What keys used in earlier runs whose file cannot be used so far.
+    earlier: Mutex<Vec<KeyUsage>>,
     began: Instant,
 }
 
@@ -212,6 +214,7 @@ impl Default for Clients {
             any: AtomicBool::new(false),
             book: Mutex::new(Book::Nowhere("this daemon keeps no client keys")),
             usage: Mutex::default(),
+            earlier: Mutex::default(),
             began: Instant::now(),
         }
     }
@@ -234,10 +237,10 @@ impl Clients {
         *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = Some(book);
         let mut keys = self.book();
         *keys = Book::Closed(folder.join(KEYS));
-        self.open(&mut keys, used.as_deref().unwrap_or_default())
+        let used = used.map(|used| *self.earlier() = used);
+        self.open(&mut keys)
             .map_err(|e| format!("no client key is valid: {e}"))?;
-        used.map(drop)
-            .map_err(|e| format!("what client keys used today is not known and counted anew: {e}"))
+        used.map_err(|e| format!("what client keys used today is not known and counted anew: {e}"))
     }
 
     /// Whether nobody has a key.
@@ -314,9 +317,11 @@ impl Clients {
         self.known().len()
     }
 
-    /// What every key has used so far.
+    /// What every key has used so far; also those whose file cannot be used now.
     pub fn usage(&self) -> Vec<KeyUsage> {
-        self.known().iter().map(|c| c.usage()).collect()
+        let mut all = self.earlier().clone();
+        all.extend(self.known().iter().map(|c| c.usage()));
+        all
     }
 
     /// Writes down what keys have used. Blocks.
@@ -330,7 +335,7 @@ impl Clients {
 
     /// The file of keys, after another look if it could not be used before.
     fn opened<'b>(&self, book: &'b mut Book) -> Result<&'b mut KeyFile<ClientKey>, KeysError> {
-        self.open(book, &[])?;
+        self.open(book)?;
         match book {
             Book::Open(file) => Ok(file),
             Book::Nowhere(why) => Err(KeysError::Nowhere(why)),
@@ -341,11 +346,12 @@ impl Clients {
         }
     }
 
-    fn open(&self, book: &mut Book, used: &[KeyUsage]) -> Result<(), KeyFileError> {
+    fn open(&self, book: &mut Book) -> Result<(), KeyFileError> {
         let Book::Closed(path) = book else {
             return Ok(());
         };
         let file = KeyFile::<ClientKey>::open(path)?;
+        let used = std::mem::take(&mut *self.earlier());
         let client = |key: ClientKey| {
             let used = used
                 .iter()
@@ -368,6 +374,10 @@ impl Clients {
             .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    fn earlier(&self) -> MutexGuard<'_, Vec<KeyUsage>> {
+        self.earlier.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn book(&self) -> MutexGuard<'_, Book> {

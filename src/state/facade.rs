@@ -105,6 +105,13 @@ impl Inner {
         overlays.iter().any(|o| o.contains_key(id))
     }
 
+    /// Of a node that left nothing is remembered.
+    fn forget_gone(&mut self) {
+        let (relayed, manual) = (&self.relayed, &self.manual);
+        let known = |id: &NodeId| relayed.contains_key(id) || manual.contains_key(id);
+        self.confirmed.retain(known);
+    }
+
     /// Host and port of this machine's engine, if it can be asked.
     fn usable_backend(&self) -> Option<(&str, u16)> {
         let backend = self.backend.as_ref().filter(|b| b.healthy && b.port > 0)?;
@@ -313,6 +320,7 @@ impl FacadeState {
     pub fn remove_manual(&self, id: &NodeId) -> Option<Removed> {
         self.change(|inner| {
             inner.manual.remove(id)?;
+            inner.forget_gone();
             let was_pinned = inner.pin.as_ref() == Some(id);
             if was_pinned {
                 inner.pin = None;
@@ -326,6 +334,7 @@ impl FacadeState {
         let new: BTreeMap<_, _> = nodes.into_iter().map(|n| (n.id.clone(), n)).collect();
         self.change(|inner| {
             let old = std::mem::replace(&mut inner.relayed, new);
+            inner.forget_gone();
             let diff = diff(&old, &inner.relayed);
             let gone = diff
                 .gone

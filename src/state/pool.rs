@@ -418,7 +418,10 @@ impl<S: PoolStore + 'static> Fleet for Pool<S> {
     fn put_key(&self, key: KeyRecord) -> Answer<'_, bool> {
         async move {
             let new = self.changed(self.store.put_key(key).await)?;
-            self.keys.refresh().await?;
+            if let Err(e) = self.keys.refresh().await {
+                // It is kept; the next look at the store finds it.
+                tracing::debug!(reason = %e, "the node keys were not read again");
+            }
             Ok(new)
         }
         .boxed()

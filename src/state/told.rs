@@ -16,6 +16,9 @@ pub struct LocalBackend {
     pub healthy: bool,
 }
 
+/// Highest band of GPU pressure.
+const MAX_PRESSURE: i64 = 3;
+
 /// One rank of a scheduler snapshot, after clamping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rank {
@@ -25,6 +28,18 @@ pub struct Rank {
     pub pending: u64,
     /// 0 to 3.
     pub gpu_pressure: u64,
+}
+
+impl Rank {
+    /// A rank as it is told, within the limits that the rules expect; none without an id.
+    pub fn told(id: impl Into<NodeId>, pending: i64, gpu_pressure: i64) -> Option<Self> {
+        let id = id.into();
+        (!id.as_str().is_empty()).then(|| Self {
+            id,
+            pending: pending.max(0).unsigned_abs(),
+            gpu_pressure: gpu_pressure.clamp(0, MAX_PRESSURE).unsigned_abs(),
+        })
+    }
 }
 
 /// `node/set-priority`.

@@ -4,8 +4,9 @@
 //! when something ends (`request`), what is read from the state at the moment (`export::gauges`).
 //!
 //! Model names come from clients and nodes: the first hundred have labels of their own, the rest share
-//! one. Each instrument has a bounded number of series.
+//! one. So it is with who ran them, since a reload can bring new providers. Each instrument has a bounded number of series.
 
+use std::borrow::Cow;
 use std::hash::Hash;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -17,13 +18,13 @@ use crate::rules::engine::EngineId;
 use crate::rules::semantics::{ErrorType, Operation};
 use crate::rules::workload::State;
 
-/// Models with a label of their own.
+/// Models with a label of their own; and so many of who ran them.
 pub const MODELS: usize = 100;
 
-/// A longer model name has no label of its own.
+/// A longer name has no label of its own.
 const MAX_NAME: usize = 128;
 
-/// The label of all further models.
+/// The label of all further ones.
 const OTHER: &str = "_OTHER";
 
 /// Series of one instrument that have labels for their model.
@@ -65,6 +66,8 @@ pub struct Ended<'a> {
 pub struct Inference<'a> {
     /// What it does.
     pub operation: Operation,
+    /// Who ran the model.
+    pub provider: &'a str,
     /// Its model, as requested.
     pub model: &'a str,
     /// From arrival to the first content.
@@ -81,9 +84,8 @@ pub struct Metrics(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// Names by number; their numbers by name.
-    names: Vec<Box<str>>,
-    numbers: FxHashMap<Box<str>, u16>,
+    models: Names,
+    providers: Names,
     requests: FxHashMap<(EngineId, State), u64>,
     attempts: FxHashMap<(EngineId, &'static str), u64>,
     durations: Histogram<(Kindred, Option<ErrorType>)>,
@@ -91,11 +93,39 @@ struct Inner {
     firsts: Histogram<(Kindred, ())>,
 }
 
-/// Requests that are measured together. The model is a number; `None` = one of the rest.
+/// Names by number; their numbers by name.
+#[derive(Debug, Default)]
+struct Names {
+    names: Vec<Box<str>>,
+    numbers: FxHashMap<Box<str>, u16>,
+}
+
+impl Names {
+    /// The number of a name, if it has one or can get one.
+    fn number(&mut self, name: &str) -> Option<u16> {
+        if let Some(known) = self.numbers.get(name) {
+            return Some(*known);
+        }
+        if self.names.len() >= MODELS || name.len() > MAX_NAME {
+            return None;
+        }
+        let number = self.names.len() as u16;
+        self.names.push(name.into());
+        self.numbers.insert(name.into(), number);
+        Some(number)
+    }
+
+    fn label(&self, number: Option<u16>) -> Cow<'static, str> {
+        let name = number.and_then(|i| self.names.get(usize::from(i)));
+        name.map_or(OTHER.into(), |name| name.to_string().into())
+    }
+}
+
+/// Requests that are measured together. Names are numbers; `None` = one of the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Kindred {
-    engine: EngineId,
     operation: Operation,
+    provider: Option<u16>,
     model: Option<u16>,
 }
 
@@ -118,9 +148,9 @@ impl<L: Copy + Eq + Hash> Histogram<(Kindred, L)> {
         spread.take(value);
     }
 
-    fn points(&self, names: &[Box<str>], label: impl Fn(L) -> Option<Label>) -> Vec<Point> {
+    fn points(&self, inner: &Inner, label: impl Fn(L) -> Option<Label>) -> Vec<Point> {
         let points = self.0.iter().map(|((kindred, more), spread)| {
-            let mut labels = kindred.labels(names);
+            let mut labels = kindred.labels(inner);
             labels.extend(label(*more));
             Point {
                 labels,
@@ -132,13 +162,11 @@ impl<L: Copy + Eq + Hash> Histogram<(Kindred, L)> {
 }
 
 impl Kindred {
-    fn labels(self, names: &[Box<str>]) -> Vec<Label> {
-        let name = self.model.and_then(|i| names.get(usize::from(i)));
-        let model = name.map_or(OTHER.into(), |name| name.to_string().into());
+    fn labels(self, inner: &Inner) -> Vec<Label> {
         vec![
             ("gen_ai.operation.name", self.operation.as_str().into()),
-            ("gen_ai.provider.name", self.engine.as_str().into()),
-            ("gen_ai.request.model", model),
+            ("gen_ai.provider.name", inner.providers.label(self.provider)),
+            ("gen_ai.request.model", inner.models.label(self.model)),
         ]
     }
 }
@@ -150,9 +178,9 @@ impl Metrics {
         *inner.requests.entry((e.engine, e.state)).or_default() += 1;
         let Some(i) = &e.inference else { return };
         let kindred = Kindred {
-            engine: e.engine,
             operation: i.operation,
-            model: inner.number(i.model),
+            provider: inner.providers.number(i.provider),
+            model: inner.models.number(i.model),
         };
         let took = e.took.as_secs_f64();
         inner.durations.take(kindred, e.error, SECONDS, took);
@@ -214,41 +242,25 @@ impl Metrics {
             "gen_ai.client.operation.duration",
             "Duration of inference requests, from arrival to the end of the answer.",
             "s",
-            inner.durations.points(&inner.names, |error| {
-                error.map(|e| ("error.type", e.as_text()))
-            }),
+            inner
+                .durations
+                .points(&inner, |error| error.map(|e| ("error.type", e.as_text()))),
         ));
         families.push(spread(
             "gen_ai.client.token.usage",
             "Tokens that engines reported for a request.",
             "{token}",
-            inner.tokens.points(&inner.names, |kind| {
-                Some(("gen_ai.token.type", kind.into()))
-            }),
+            inner
+                .tokens
+                .points(&inner, |kind| Some(("gen_ai.token.type", kind.into()))),
         ));
         families.push(spread(
             "gen_ai.server.time_to_first_token",
             "From a request's arrival to the first content of its answer.",
             "s",
-            inner.firsts.points(&inner.names, |()| None),
+            inner.firsts.points(&inner, |()| None),
         ));
         families
-    }
-}
-
-impl Inner {
-    /// The number of a model's name, if it has one or can get one.
-    fn number(&mut self, name: &str) -> Option<u16> {
-        if let Some(known) = self.numbers.get(name) {
-            return Some(*known);
-        }
-        if self.names.len() >= MODELS || name.len() > MAX_NAME {
-            return None;
-        }
-        let number = self.names.len() as u16;
-        self.names.push(name.into());
-        self.numbers.insert(name.into(), number);
-        Some(number)
     }
 }
 
@@ -270,6 +282,7 @@ mod tests {
             took: Duration::from_millis(30),
             inference: Some(Inference {
                 operation: Operation::Chat,
+                provider: "vllm",
                 model,
                 first: Some(Duration::from_millis(5)),
                 prompt_tokens: Some(10),
@@ -311,6 +324,7 @@ mod tests {
         };
         assert_eq!(label("gen_ai.token.type"), "input");
         assert_eq!(label("gen_ai.request.model"), "m");
+        assert_eq!(label("gen_ai.provider.name"), "vllm");
     }
 
     #[test]

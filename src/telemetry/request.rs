@@ -51,6 +51,8 @@ pub struct Seen {
     measured: bool,
     attempt: Option<Running>,
     attempts: u32,
+    /// The target of the last attempt.
+    asked: Option<Arc<Target>>,
 }
 
 /// What a target is told of the trace.
@@ -103,6 +105,7 @@ impl Seen {
             measured,
             attempt: None,
             attempts: 0,
+            asked: None,
         }
     }
 
@@ -119,6 +122,7 @@ impl Seen {
     /// An attempt begins.
     pub fn dispatched(&mut self, telemetry: &Telemetry, target: &Arc<Target>) {
         self.attempts += 1;
+        self.asked = Some(target.clone());
         self.attempt = Some(Running {
             span: telemetry.span_id(),
             began: Instant::now(),
@@ -161,6 +165,12 @@ impl Seen {
             };
             self.attempt_ended(telemetry, about, &attempt, ended.0, ended.1);
         }
+        let asked = self.asked.take();
+        let provider = match &asked {
+            Some(target) => provider(target),
+            // Nobody was asked: all that is known is where it came in.
+            None => about.engine.as_str(),
+        };
         let took = about.arrived.elapsed();
         let stats = ending.stats;
         let tokens = stats.map_or((None, None), |s| {
@@ -175,6 +185,7 @@ impl Seen {
                 .zip(model)
                 .map(|(operation, model)| Inference {
                     operation,
+                    provider,
                     model,
                     first: stats.and_then(|s| s.ttft_ms).map(Duration::from_millis),
                     prompt_tokens: tokens.0,
@@ -199,6 +210,7 @@ impl Seen {
             state: trace.state,
             engine: about.engine,
             operation: about.operation,
+            provider: provider.into(),
             model: about.model.map(bounded),
             status: ending.status,
             error: ending.error,
@@ -236,6 +248,7 @@ impl Seen {
             state: trace.state.clone(),
             engine: about.engine,
             operation: about.operation,
+            provider: provider(&attempt.target).into(),
             model: about.model.map(bounded),
             status: attempt.status,
             error,
@@ -247,6 +260,14 @@ impl Seen {
                 outcome,
             }),
         });
+    }
+}
+
+/// Who runs the model of a request to this target: a provider, or what runs on the node.
+fn provider(target: &Target) -> &str {
+    match target.provider() {
+        Some(_) => target.node.as_str(),
+        None => target.runs.as_str(),
     }
 }
 

@@ -39,6 +39,8 @@ pub struct Span {
     pub engine: EngineId,
     /// What an inference request does.
     pub operation: Option<Operation>,
+    /// Who ran the model.
+    pub provider: Box<str>,
     /// Its model, as requested.
     pub model: Option<Box<str>>,
     /// Status that was told or met.

@@ -79,7 +79,10 @@ fn streams_and_requests_survive_fifty_changes_of_providers_and_virtual_models() 
             });
         }
         for i in 0..50 {
-            std::fs::write(&path, text(i)).unwrap();
+            // The daemon looks at the file by itself too: cut to nothing for a moment, it is a valid one.
+            let aside = path.with_extension("new");
+            std::fs::write(&aside, text(i)).unwrap();
+            std::fs::rename(&aside, &path).unwrap();
             let said = world.run(&["config", "reload", "--json"]);
             let told: Value = serde_json::from_str(&said.out).unwrap();
             assert_eq!(told["applied"], i % 2 == 0, "{told}");

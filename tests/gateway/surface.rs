@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::support::client::{get, http, post};
+use crate::support::client::{Client, get, http, post};
 
 #[test]
 fn models_of_every_engine_are_served_through_one_endpoint() {
@@ -86,6 +86,7 @@ fn what_it_does_not_serve_it_says_and_forwards_nothing() {
         ("POST", "/api/chat", 404),
         ("POST", "/api/pull", 404),
         ("DELETE", "/v1/models/m", 405),
+        ("DELETE", "/v1/models", 405),
         ("GET", "/", 404),
         ("POST", "/health", 405),
         ("POST", "/v1/files", 404),
@@ -95,6 +96,14 @@ fn what_it_does_not_serve_it_says_and_forwards_nothing() {
         assert!(
             answer.json()["error"].is_string() || answer.json()["error"]["message"].is_string()
         );
+    }
+    let mut client = Client::connect(daemon.port);
+    for path in ["/v1/models", "/v1/models/m:latest", "/health"] {
+        client.start("HEAD", path, &[]);
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.body.len()), (200, 0), "{path}");
+        let shown = get(daemon.port, path).body.len().to_string();
+        assert_eq!(answer.header("Content-Length"), Some(&*shown), "{path}");
     }
     assert!(a.requests_for("/api/pull").is_empty() && a.requests_for("/v1/files").is_empty());
     assert_eq!(get(daemon.port, "/health").json(), json!({"status": "ok"}));

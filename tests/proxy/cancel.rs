@@ -41,6 +41,32 @@ fn a_client_that_leaves_while_headers_are_awaited_cancels_the_attempt() {
 }
 
 #[test]
+fn a_client_that_leaves_within_its_request_is_told_of_as_gone() {
+    let engine = Engine::serving("ok");
+    let (broker, port) = Broker::over(&[&engine]);
+    let mut id = 0;
+    for target in ["/api/chat", "/x"] {
+        for framing in ["Content-Length: 99", "Transfer-Encoding: chunked"] {
+            for leave in [Client::half_close as fn(&Client), |_| ()] {
+                let mut client = Client::connect(port);
+                client.write(format!(
+                    "POST {target} HTTP/1.1\r\nHost: localhost\r\n{framing}\r\n\r\n5\r\n{{\"mod"
+                ));
+                leave(&client);
+                drop(client);
+                id += 1;
+                let number = id.to_string();
+                let end = broker.expect("ollama:proxy/request", |p| p["id"] == number);
+                let told = (&end["status"], &end["error"]);
+                let why = json!("client disconnected before completion");
+                assert_eq!(told, (&json!(0), &why), "{target} {framing}");
+            }
+        }
+    }
+    assert_eq!(engine.hits(), 0);
+}
+
+#[test]
 fn a_client_that_leaves_while_content_is_awaited_cancels_the_attempt() {
     let engine = Engine::always(Reply::lines().then(Step::Hang));
     let (broker, port) = Broker::over(&[&engine]);

@@ -35,9 +35,18 @@ fn headers_alone_commit_nothing() {
     let mut client = Client::connect(port);
     client.post("/api/chat", &json!({"model": "m"}));
     gate.reached();
-    assert!(broker.workloads().iter().all(|(m, _)| m == "submitted"));
     gate.open();
     assert_eq!(client.answer().text(), "good");
+    assert_eq!(
+        broker.story("1"),
+        [
+            "submitted queued -",
+            "submitted queued n0",
+            "submitted queued n1",
+            "started running n1",
+            "completed completed n1",
+        ]
+    );
 }
 
 #[test]

@@ -165,6 +165,7 @@ fn credentials_never_travel_with_a_question_to_everybody() {
     let headers = [
         ("Authorization", "Bearer secret"),
         ("Cookie", "secret=1"),
+        ("X-Api-Key", "secret"),
         ("Accept-Encoding", "gzip"),
         ("X-Test", "kept"),
         ("Connection", "X-Hop"),
@@ -173,7 +174,13 @@ fn credentials_never_travel_with_a_question_to_everybody() {
     assert_eq!(http(port, "GET", "/v1/models", &headers, b"").status, 200);
     for engine in [&a, &b] {
         let got = engine.only();
-        for name in ["Authorization", "Cookie", "Accept-Encoding", "X-Hop"] {
+        for name in [
+            "Authorization",
+            "Cookie",
+            "X-Api-Key",
+            "Accept-Encoding",
+            "X-Hop",
+        ] {
             assert_eq!(got.header(name), None, "{name}");
         }
         assert_eq!(got.header("X-Test"), Some("kept"));

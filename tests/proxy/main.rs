@@ -17,6 +17,7 @@ mod commit;
 mod containment;
 mod door;
 mod failover;
+mod framing;
 mod headers;
 mod inventory;
 mod mtls;

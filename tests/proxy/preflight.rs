@@ -14,6 +14,7 @@ fn ask(port: u16, method: &str, headers: &str) -> Response {
         ("Access-Control-Request-Headers", headers),
         ("Authorization", "Bearer secret"),
         ("Cookie", "secret=1"),
+        ("X-Api-Key", "secret"),
     ];
     http(port, "OPTIONS", "/api/chat", &all, b"")
 }
@@ -71,10 +72,9 @@ fn several_engines_permissions_are_intersected_without_credentials_in_the_questi
     }
     for engine in [&a, &b] {
         let got = engine.only();
-        assert_eq!(
-            (got.header("Authorization"), got.header("Cookie")),
-            (None, None)
-        );
+        for name in ["Authorization", "Cookie", "X-Api-Key"] {
+            assert_eq!(got.header(name), None, "{name}");
+        }
         assert_eq!(got.header("Origin"), Some(APP));
     }
 }

@@ -6,10 +6,10 @@ use crate::collector::{Collector, Span, only};
 use crate::support::broker::Broker;
 use crate::support::certs::{ClusterFolder, Identity};
 use crate::support::client::{Client, get, http, post};
-use crate::support::daemon::World;
+use crate::support::daemon::{Standalone, World};
 use crate::support::engine::{Engine, Gate, Reply, Step};
 use crate::support::wait_for;
-use crate::{SPAN, TRACE, caller, chat, counted, ollama, serve, telemetry};
+use crate::{SPAN, TRACE, caller, chat, config, counted, ollama, serve, telemetry};
 
 #[test]
 fn one_request_is_one_trace_from_the_client_over_two_daemons_to_the_engine() {
@@ -167,6 +167,39 @@ fn wait_spans(collector: &Collector, n: usize, like: impl Fn(&Span) -> bool) -> 
     });
     assert_eq!(found.len(), n, "{found:#?}");
     found
+}
+
+#[test]
+fn on_the_gateway_whoever_ran_the_model_is_named_and_not_the_gateway() {
+    let collector = Collector::start();
+    let node = ollama(&["m"], counted());
+    let service = Engine::always(Reply::json(200, &json!({"text": "x"})));
+    let world = World::new();
+    let more = format!(
+        "[[providers]]\nname = \"far\"\nbase_url = \"http://localhost:{}/v1\"\n\
+         models = [\"big\"]\n{}",
+        service.port(),
+        telemetry(&collector, "")
+    );
+    let path = world.file("nvpair.toml", &config(&more, &[("near", node.port())]));
+    let daemon = Standalone::gateway(&world, &["--config", path.to_str().unwrap()]);
+    for (model, provider) in [("m", "ollama"), ("big", "far")] {
+        let answer = post(daemon.port, "/v1/chat/completions", &chat(model));
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let asked = |s: &Span| s.says("gen_ai.request.model").as_deref() == Some(model);
+        for span in wait_spans(&collector, 2, asked) {
+            let says = [
+                ("gen_ai.provider.name", provider),
+                ("nvpair.engine", "gateway"),
+            ];
+            span.is(&says);
+        }
+        let labels = [
+            ("gen_ai.provider.name", provider),
+            ("gen_ai.request.model", model),
+        ];
+        collector.expect_point("gen_ai.client.operation.duration", &labels, 1);
+    }
 }
 
 #[test]

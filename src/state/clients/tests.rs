@@ -124,6 +124,8 @@ fn a_file_that_others_may_open_gives_no_key_until_it_is_closed_to_them() {
     let first = Clients::default();
     first.keep_in(dir.path()).unwrap();
     first.add(key("a", 1)).unwrap();
+    first.recognise(&shown(1)).unwrap().seen(77);
+    first.save(first.usage()).unwrap();
     let mode = |mode| {
         let path = dir.path().join(KEYS);
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
@@ -135,7 +137,15 @@ fn a_file_that_others_may_open_gives_no_key_until_it_is_closed_to_them() {
     assert!(clients.recognise(&shown(1)).is_none());
     let told = clients.add(key("b", 2)).unwrap_err().to_string();
     assert!(told.contains("chmod 600"), "{told}");
+    // What it used is neither forgotten nor written over meanwhile.
+    clients.save(clients.usage()).unwrap();
     mode(0o600);
-    assert_eq!(clients.list().unwrap().len(), 1);
-    assert!(clients.recognise(&shown(1)).is_some());
+    let next = Clients::default();
+    next.keep_in(dir.path()).unwrap();
+    for clients in [&clients, &next] {
+        let all = clients.list().unwrap();
+        assert_eq!((all.len(), all[0].last_used_at), (1, Some(77)));
+        assert!(clients.recognise(&shown(1)).is_some());
+        assert_eq!(clients.usage().len(), 1);
+    }
 }

@@ -74,6 +74,11 @@ fn a_forgotten_address_makes_way_for_a_confirmed_one() {
     let c = f.confirmation(&"m".into()).unwrap();
     f.confirmed(&c, Some("127.0.0.3".into()));
     assert_eq!(at(&f), "127.0.0.3");
+    // Of a node that left nothing is remembered.
+    let n = f.nodes().remove(0);
+    f.remove_manual(&"m".into());
+    f.add_manual(n);
+    assert_eq!(at(&f), "127.0.0.2");
 }
 
 #[derive(Default)]

@@ -51,11 +51,12 @@ impl<S: PoolStore + 'static> Admissions for Pool<S> {
                 slots,
             } = &place;
             let ttl = self.limits.lease_ttl_ms;
-            self.count(node, true);
+            let asking = Asking::new(&self, &place);
             let asked = self
                 .store
                 .acquire(node, model.as_deref(), lease, *slots, ttl)
                 .await;
+            asking.answered();
             match asked {
                 Ok(Admission::Granted { .. }) => Ok(self.kept(place)),
                 Ok(other) => {
@@ -138,6 +139,30 @@ impl<S: PoolStore + 'static> Pool<S> {
             }
             pool.count(&place.node, false);
         });
+    }
+}
+
+/// A place that is asked for, and counted as ours. Whoever asks may leave before the store answers: it
+/// may have been taken all the same, and is given back.
+pub(super) struct Asking<S: PoolStore + 'static>(Option<(Arc<Pool<S>>, Place)>);
+
+impl<S: PoolStore + 'static> Asking<S> {
+    pub(super) fn new(pool: &Arc<Pool<S>>, place: &Place) -> Self {
+        pool.count(&place.node, true);
+        Self(Some((pool.clone(), place.clone())))
+    }
+
+    /// The store has told what became of it.
+    pub(super) fn answered(mut self) {
+        self.0 = None;
+    }
+}
+
+impl<S: PoolStore + 'static> Drop for Asking<S> {
+    fn drop(&mut self) {
+        if let Some((pool, place)) = self.0.take() {
+            pool.settle(place, Outcome::of(Ended::Ours));
+        }
     }
 }
 

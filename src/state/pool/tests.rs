@@ -82,6 +82,33 @@ async fn leases_of_others_are_shown_as_long_as_they_may_live() {
 }
 
 #[tokio::test]
+async fn a_place_whose_asker_left_before_the_answer_is_given_back() {
+    let (pool, _) = pool();
+    register(&pool, "a", "ka").await;
+    let place = Place {
+        node: "a".into(),
+        model: None,
+        lease: "left".into(),
+        slots: 8,
+    };
+    let asking = leases::Asking::new(&pool, &place);
+    let taken = pool
+        .store
+        .acquire(&place.node, None, &place.lease, 8, 30_000);
+    assert!(matches!(taken.await, Ok(Admission::Granted { .. })));
+    assert_eq!(pool.lock_held().len(), 1);
+    drop(asking);
+    let over = async {
+        while !pool.lock_held().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let over = tokio::time::timeout(Duration::from_secs(60), over).await;
+    assert!(over.is_ok(), "nothing is counted as ours any more");
+    assert_eq!(pool.status().await.unwrap().nodes[0].leases, 0);
+}
+
+#[tokio::test]
 async fn a_sweep_puts_out_nodes_whose_key_is_gone_or_is_another_nodes() {
     let (pool, _) = pool();
     for (name, node) in [("ka", "a"), ("kb", "b"), ("kc", "somebody-else")] {
