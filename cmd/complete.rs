@@ -43,7 +43,13 @@ pub fn live(arg: &Arg) -> Option<Live> {
 pub fn run(args: &CompleteArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     let mut root = Cli::command();
     root.build();
-    let Some(wanted) = wanted(&root, &args.words) else {
+    // A name that is no text is no name of ours; what stands beside it still counts.
+    let words: Vec<_> = args
+        .words
+        .iter()
+        .map(|w| w.to_string_lossy().into_owned())
+        .collect();
+    let Some(wanted) = wanted(&root, &words) else {
         return Ok(ExitCode::FAILURE);
     };
     let globals = Globals {

@@ -64,7 +64,7 @@ async fn lines(
             () = &mut unread => break,
         };
         reader = match globals.json {
-            true => output::stream_json(&change)?,
+            true => output::stream(&output::json_line(&change)?)?,
             false => output::stream(&plain(&change))?,
         };
     }

@@ -91,9 +91,9 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, CliError> {
         Verb::Replay(args) => replay::run(args, globals),
         Verb::Config(args) => config::run(args, globals),
         Verb::Healthcheck(args) => healthcheck::run(args, globals),
-        Verb::Completions(args) => completions::run(args),
+        Verb::Completions(args) => completions::run(args, globals),
         Verb::Complete(args) => complete::run(args, globals),
-        Verb::Generate(args) => generate::run(args),
+        Verb::Generate(args) => generate::run(args, globals),
         Verb::DemoEngine(args) => demo_engine::run(args, globals),
     }
 }

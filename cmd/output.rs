@@ -164,6 +164,19 @@ pub fn print(text: &str) -> Result<(), CliError> {
     stream(text).map(drop)
 }
 
+/// Writes one line to stdout, whatever names are in it.
+pub fn say(line: &str) -> Result<(), CliError> {
+    print(&(clean(line) + "\n"))
+}
+
+/// So many of something.
+pub fn count(n: usize, what: &str) -> String {
+    match n {
+        1 => format!("1 {what}"),
+        n => format!("{n} {what}s"),
+    }
+}
+
 /// Writes to stderr. Nobody is left to be told that it is closed.
 pub fn print_err(text: &str) {
     drop(write_to(&mut io::stderr().lock(), text.as_bytes()));
@@ -180,11 +193,10 @@ pub fn note(text: &str) {
     drop(writeln!(io::stderr().lock(), "{}", clean(text)));
 }
 
-/// Writes one line of JSON Lines to stdout.
-pub fn stream_json(document: &impl Serialize) -> Result<Reader, CliError> {
-    let mut text = serde_json::to_string(document).context("cannot write the answer as JSON")?;
-    text.push('\n');
-    stream(&text)
+/// One line of JSON Lines.
+pub fn json_line(document: &impl Serialize) -> Result<String, CliError> {
+    let text = serde_json::to_string(document).context("cannot write the answer as JSON")?;
+    Ok(text + "\n")
 }
 
 /// Writes one JSON document to stdout.

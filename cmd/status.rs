@@ -15,21 +15,29 @@ use crate::cli::{Globals, StatusArgs};
 use crate::clients;
 use crate::connect::{attached, with_daemon};
 use crate::errors::CliError;
-use crate::live::{self, Interrupt, View};
+use crate::live;
 use crate::names;
-use crate::output::{self, Fit, Look, Reader};
-
-/// Time between two looks of `--watch`.
-const PACE: Duration = Duration::from_secs(1);
+use crate::output::{self, Fit, Look};
 
 /// Runs it.
 pub fn run(args: &StatusArgs, globals: &Globals) -> Result<ExitCode, CliError> {
+    let now = async |client: &ControlClient| client.ask(async |c| c.status().await).await;
     if args.watch {
-        return attached(globals, async |client| watch(client, globals).await);
+        return attached(globals, async |client| {
+            live::watch(globals, async || {
+                let status = now(client).await?;
+                match globals.json {
+                    true => output::json_line(&status),
+                    false => {
+                        let look = Look::stdout(globals);
+                        Ok(render(&status, now_ms(), &look, Parts::Changing))
+                    },
+                }
+            })
+            .await
+        });
     }
-    let status = with_daemon(globals, async |client| {
-        client.ask(async |c| c.status().await).await
-    })?;
+    let status = with_daemon(globals, now)?;
     if globals.json {
         output::print_json(&status)?;
     } else {
@@ -37,31 +45,6 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<ExitCode, CliError> {
         output::print(&render(&status, now_ms(), &look, Parts::All))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Shows it again and again: drawn in place on a terminal, else a table or a line of JSON each time.
-async fn watch(client: &ControlClient, globals: &Globals) -> Result<ExitCode, CliError> {
-    let mut view = live::on_terminal().then(View::default);
-    let interrupt = Interrupt::listen();
-    let mut first = true;
-    loop {
-        let status = client.ask(async |c| c.status().await).await?;
-        let text = || render(&status, now_ms(), &Look::stdout(globals), Parts::Changing);
-        let reader = match &mut view {
-            _ if globals.json => output::stream_json(&status)?,
-            Some(view) => view.draw(&text())?,
-            None if first => output::stream(&text())?,
-            None => output::stream(&format!("\n{}", text()))?,
-        };
-        first = false;
-        if reader == Reader::Gone {
-            return Ok(ExitCode::SUCCESS);
-        }
-        tokio::select! {
-            () = tokio::time::sleep(PACE) => {},
-            () = interrupt.pressed() => return Ok(ExitCode::SUCCESS),
-        }
-    }
 }
 
 /// Unix milliseconds.

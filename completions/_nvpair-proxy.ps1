@@ -198,6 +198,7 @@ Register-ArgumentCompleter -Native -CommandName 'nvpair-proxy' -ScriptBlock {
             [CompletionResult]::new('--engine', '--engine', [CompletionResultType]::ParameterName, 'Only this facade')
             [CompletionResult]::new('--socket', '--socket', [CompletionResultType]::ParameterName, 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]')
             [CompletionResult]::new('--color', '--color', [CompletionResultType]::ParameterName, 'When to use colour; `auto` also obeys NO_COLOR')
+            [CompletionResult]::new('--watch', '--watch', [CompletionResultType]::ParameterName, 'Show them again every second, until Ctrl-C; redrawn in place on a terminal')
             [CompletionResult]::new('--json', '--json', [CompletionResultType]::ParameterName, 'Print one JSON document and nothing else on stdout')
             [CompletionResult]::new('-v', '-v', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')
             [CompletionResult]::new('--verbose', '--verbose', [CompletionResultType]::ParameterName, 'Say more; for `serve`, log at debug')

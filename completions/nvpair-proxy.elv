@@ -185,6 +185,7 @@ set edit:completion:arg-completer[nvpair-proxy] = {|@words|
             cand --engine 'Only this facade'
             cand --socket 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]'
             cand --color 'When to use colour; `auto` also obeys NO_COLOR'
+            cand --watch 'Show them again every second, until Ctrl-C; redrawn in place on a terminal'
             cand --json 'Print one JSON document and nothing else on stdout'
             cand -v 'Say more; for `serve`, log at debug'
             cand --verbose 'Say more; for `serve`, log at debug'

@@ -181,6 +181,7 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __f
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from list" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
 never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from list" -l watch -d 'Show them again every second, until Ctrl-C; redrawn in place on a terminal'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from list" -l json -d 'Print one JSON document and nothing else on stdout'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from list" -s v -l verbose -d 'Say more; for `serve`, log at debug'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from list" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'

@@ -14,6 +14,7 @@ mod query;
 mod replay;
 mod serve;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -186,7 +187,9 @@ pub struct SetPortArgs {
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
   nvpair-proxy completions bash > ~/.local/share/bash-completion/completions/nvpair-proxy
-  nvpair-proxy completions fish > ~/.config/fish/completions/nvpair-proxy.fish";
+  nvpair-proxy completions fish > ~/.config/fish/completions/nvpair-proxy.fish
+
+With --json: {schema_version, shell, script}";
 
 /// `completions`.
 #[derive(Debug, Args)]
@@ -204,7 +207,7 @@ pub struct CompleteArgs {
     pub within: Duration,
     /// Words of the line behind the program's name, the one under the cursor last
     #[arg(last = true)]
-    pub words: Vec<String>,
+    pub words: Vec<OsString>,
 }
 
 /// `demo-engine`.

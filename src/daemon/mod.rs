@@ -328,7 +328,8 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         commands: commands.clone(),
         director: None,
         stop: stop.clone(),
-        clients: shared.clients.clone(),
+        context: context.clone(),
+        manager: manager.clone(),
     };
     match driver {
         Driver::Stdio | Driver::Ipc(_) => {

@@ -193,6 +193,7 @@ fn watch_and_follow_draw_in_place_and_leave_the_terminal_as_it_was() {
     let world = World::with_daemon();
     for (args, text) in [
         (&["status", "--watch"][..], "Scheduler: "),
+        (&["nodes", "list", "--watch"], "tower.lan"),
         (&["workloads", "--follow"], "qwen3:8b"),
     ] {
         let mut on = OnTerminal::start(world.command(args), 100);
@@ -226,7 +227,11 @@ fn a_terminal_that_was_resized_is_drawn_anew() {
 #[test]
 fn a_terminal_that_is_closed_ends_it_without_a_panic() {
     let world = World::with_daemon();
-    for args in [&["status", "--watch"][..], &["workloads", "--follow"]] {
+    for args in [
+        &["status", "--watch"][..],
+        &["nodes", "list", "--watch"],
+        &["workloads", "--follow"],
+    ] {
         // stderr is a pipe, so that a panic would be seen.
         let (near, far) = terminal(100, 24);
         let mut command = world.command(args);
