@@ -34,6 +34,13 @@ fn names_are_those_of_the_daemon_and_of_the_engine_on_the_line() {
     ] {
         assert_eq!(names(&world, line), want, "{line:?}");
     }
+    for verb in ["drain", "resume", "reset"] {
+        let line = ["nodes", verb, ""];
+        assert_eq!(names(&world, &line), [""; 0], "{verb}: there is no pool");
+        world.everything();
+        assert_eq!(names(&world, &line), ["rig-01"], "{verb}");
+        world.no_pool();
+    }
     let socket = world.socket();
     let socket = socket.to_str().unwrap();
     let elsewhere = World::new();

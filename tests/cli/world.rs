@@ -71,8 +71,17 @@ impl World {
 
     /// The daemon has a pool and telemetry from now on.
     pub fn everything(&self) {
+        self.set_everything(true);
+    }
+
+    /// The daemon has neither any more.
+    pub fn no_pool(&self) {
+        self.set_everything(false);
+    }
+
+    fn set_everything(&self, on: bool) {
         let queries = &self.daemon.as_ref().unwrap().queries;
-        *queries.everything.lock().unwrap() = true;
+        *queries.everything.lock().unwrap() = on;
     }
 
     /// The commands the daemon got.
