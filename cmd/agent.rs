@@ -8,7 +8,6 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
 use http::uri::Authority;
 use nvpair_proxy::agent::{self, Failure, Options, RegistryAddress};
 use nvpair_proxy::config::paths::{Env, process_env};
@@ -17,22 +16,19 @@ use nvpair_proxy::rules::addresses::{is_loopback_host, without_brackets};
 use nvpair_proxy::rules::log_level::LogLevel;
 use nvpair_proxy::rules::pool::endpoint::{Endpoint, Scheme};
 use nvpair_proxy::rules::pool::key;
-use nvpair_proxy::rules::pool::record::PoolEngine;
 use nvpair_proxy::rules::secret::Secret;
 use nvpair_proxy::rules::units::parse_duration;
 use nvpair_proxy::telemetry::logging;
 
 use crate::cli::{AgentArgs, Globals};
 use crate::errors::{CliError, Kind};
+use crate::runtime;
 
 /// Port of a registry.
 const REGISTRY_PORT: u16 = 9090;
 
 /// Bytes of a file that may hold a node key.
 const KEY_BYTES: u64 = 4096;
-
-/// What was logged gets this long to be written at the end.
-const LOG_FLUSH: Duration = Duration::from_millis(300);
 
 /// Where the node key is looked for.
 const NODE_KEY: &str = "NODE_KEY";
@@ -43,30 +39,21 @@ const SWEEP: &str = "NODE_SWEEP_INTERVAL";
 /// Runs it until it is told to stop.
 pub fn run(args: &AgentArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     let options = options(args, &process_env)?;
-    logging::start(level(globals), args.log_format);
+    logging::start(
+        globals.threshold().unwrap_or(LogLevel::Info),
+        args.log_format,
+    );
     logging::log_panics();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
+    let runtime = runtime::single()?;
     let ended = runtime.block_on(agent::run(options));
-    runtime.shutdown_timeout(Duration::from_millis(50));
-    logging::flush(LOG_FLUSH);
+    runtime::end(runtime);
     ended.map(|()| ExitCode::SUCCESS).map_err(failed)
-}
-
-fn level(globals: &Globals) -> LogLevel {
-    match (globals.quiet, globals.verbose) {
-        (true, _) => LogLevel::Warn,
-        (false, 0) => LogLevel::Info,
-        (false, _) => LogLevel::Debug,
-    }
 }
 
 fn options(args: &AgentArgs, env: Env<'_>) -> Result<Options, CliError> {
     let engine_url = match &args.engine_url {
         Some(url) => url.clone(),
-        None => Endpoint::parse(&format!("http://127.0.0.1:{}", usual_port(args.engine)))
+        None => Endpoint::parse(&format!("http://127.0.0.1:{}", args.engine.usual_port()))
             .map_err(|why| usage("--engine-url", why))?,
     };
     if engine_url.scheme == Scheme::Https {
@@ -89,14 +76,6 @@ fn options(args: &AgentArgs, env: Env<'_>) -> Result<Options, CliError> {
         drain: args.drain_timeout,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })
-}
-
-fn usual_port(engine: PoolEngine) -> u16 {
-    match engine.facade() {
-        Some(known) => known.spec().facade_port,
-        None if engine == PoolEngine::Tgi => 8080,
-        None => 8000,
-    }
 }
 
 fn registry(args: &AgentArgs) -> Result<RegistryAddress, CliError> {

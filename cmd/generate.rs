@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{Command, CommandFactory, ValueEnum};
 use clap_complete::{Generator, Shell};
+use nvpair_proxy::rules::units::count;
 use nvpair_proxy::wire::control::SCHEMA_VERSION;
 use serde_json::json;
 
@@ -89,7 +90,7 @@ fn write(
             "removed": names(strays.iter()),
         }))?;
     } else if !globals.quiet {
-        output::say(&format!("{} written", output::count(files.len(), "file")))?;
+        output::say(&format!("{} written", count(files.len(), "file")))?;
     }
     Ok(ExitCode::SUCCESS)
 }

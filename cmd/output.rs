@@ -169,14 +169,6 @@ pub fn say(line: &str) -> Result<(), CliError> {
     print(&(clean(line) + "\n"))
 }
 
-/// So many of something.
-pub fn count(n: usize, what: &str) -> String {
-    match n {
-        1 => format!("1 {what}"),
-        n => format!("{n} {what}s"),
-    }
-}
-
 /// Writes to stderr. Nobody is left to be told that it is closed.
 pub fn print_err(text: &str) {
     drop(write_to(&mut io::stderr().lock(), text.as_bytes()));
@@ -208,7 +200,12 @@ pub fn print_json(document: &impl Serialize) -> Result<(), CliError> {
 }
 
 fn write_to(out: &mut impl Write, bytes: &[u8]) -> Result<Reader, CliError> {
-    match out.write_all(bytes).and_then(|()| out.flush()) {
+    told(out.write_all(bytes).and_then(|()| out.flush()))
+}
+
+/// What became of something written to stdout.
+pub fn told(written: io::Result<()>) -> Result<Reader, CliError> {
+    match written {
         Ok(()) => Ok(Reader::There),
         Err(e) if is_gone(&e) => Ok(Reader::Gone),
         Err(e) => {

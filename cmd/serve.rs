@@ -6,9 +6,7 @@
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::Context;
 use nvpair_proxy::config::paths::{self, process_env};
 use nvpair_proxy::config::settings::{self, SettingsError};
 use nvpair_proxy::daemon::{self, Driver as DaemonDriver, Opened, Options, Row, StartError};
@@ -21,9 +19,7 @@ use crate::clients;
 use crate::connect;
 use crate::errors::{CliError, Kind};
 use crate::output::{self, Look, StartupRow};
-
-/// What was logged gets this long to be written at the end.
-const LOG_FLUSH: Duration = Duration::from_millis(300);
+use crate::runtime;
 
 /// Runs it until it is told to stop.
 pub fn run(args: &ServeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
@@ -63,14 +59,9 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     };
     // One thread serves tens of thousands of requests a second, without locks that are fought for
     // and without wake-ups across cores; disk and name look-ups have threads of their own.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
+    let runtime = runtime::single()?;
     let ended = runtime.block_on(daemon::run(options, |opened| show(&opened, demo, globals)));
-    // Threads that read a terminal or a pipe must not keep the process.
-    runtime.shutdown_timeout(Duration::from_millis(50));
-    logging::flush(LOG_FLUSH);
+    runtime::end(runtime);
     ended.map(|_| ExitCode::SUCCESS).map_err(failed)
 }
 
@@ -86,7 +77,9 @@ fn usage(error: &SettingsError) -> CliError {
     let text = error.to_string();
     let mut lines = text.lines();
     let first = CliError::new(Kind::Usage, lines.next().unwrap_or_default());
-    lines.fold(first, CliError::why)
+    lines
+        .fold(first, CliError::why)
+        .try_this("nvpair-proxy config check          (it names every problem, with its place)")
 }
 
 fn socket(

@@ -1,11 +1,9 @@
 //! `status`: facades, nodes with the terms of their load, scheduler and counts.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use nvpair_proxy::control::client::{ControlApiClient, ControlClient};
 use nvpair_proxy::rules::engine::EngineId;
-use nvpair_proxy::rules::units::human_age;
 use nvpair_proxy::wire::control::{
     DoorStatus, Mode, NodeKind, NodeState, NodeStatus, Status, TelemetryStatus,
 };
@@ -13,6 +11,7 @@ use nvpair_proxy::wire::pool::PoolUsage;
 
 use crate::cli::{Globals, StatusArgs};
 use crate::clients;
+use crate::clock::{now_ms, since};
 use crate::connect::{attached, with_daemon};
 use crate::errors::CliError;
 use crate::live;
@@ -45,18 +44,6 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<ExitCode, CliError> {
         output::print(&render(&status, now_ms(), &look, Parts::All))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Unix milliseconds.
-pub fn now_ms() -> u64 {
-    std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |d| d.as_millis() as u64)
-}
-
-/// The age of a moment; a clock that was set back makes it 0.
-pub fn since(now_ms: u64, at: u64) -> String {
-    human_age(Duration::from_millis(now_ms.saturating_sub(at)))
 }
 
 /// What is shown.

@@ -22,6 +22,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, ColorChoice, Parser, Subcommand};
 use clap_complete::Shell;
 use nvpair_proxy::rules::engine::EngineId;
+use nvpair_proxy::rules::log_level::LogLevel;
 use nvpair_proxy::rules::units;
 
 pub use agent::AgentArgs;
@@ -87,15 +88,26 @@ pub struct Globals {
     /// Print one JSON document and nothing else on stdout
     #[arg(long, global = true)]
     pub json: bool,
-    /// Say more; for `serve`, log at debug
+    /// Say more; for `serve` and `agent`, log at debug
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
-    /// Say less: no confirmations; for `serve`, log warnings and errors only
+    /// Say less: no confirmations; for `serve` and `agent`, log warnings and errors only
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
     /// When to use colour; `auto` also obeys NO_COLOR
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub color: ColorChoice,
+}
+
+impl Globals {
+    /// The log's threshold that `-v` or `-q` is short for.
+    pub fn threshold(&self) -> Option<LogLevel> {
+        match (self.quiet, self.verbose) {
+            (true, _) => Some(LogLevel::Warn),
+            (false, 1..) => Some(LogLevel::Debug),
+            (false, 0) => None,
+        }
+    }
 }
 
 /// The subcommands.
