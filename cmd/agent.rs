@@ -22,7 +22,7 @@ use nvpair_proxy::telemetry::logging;
 
 use crate::cli::{AgentArgs, Globals};
 use crate::errors::{CliError, Kind};
-use crate::runtime;
+use crate::runtime::{self, LOG_FLUSH};
 
 /// Port of a registry.
 const REGISTRY_PORT: u16 = 9090;
@@ -47,6 +47,7 @@ pub fn run(args: &AgentArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     let runtime = runtime::single()?;
     let ended = runtime.block_on(agent::run(options));
     runtime::end(runtime);
+    logging::flush(LOG_FLUSH);
     ended.map(|()| ExitCode::SUCCESS).map_err(failed)
 }
 

@@ -19,7 +19,7 @@ use crate::clients;
 use crate::connect;
 use crate::errors::{CliError, Kind};
 use crate::output::{self, Look, StartupRow};
-use crate::runtime;
+use crate::runtime::{self, LOG_FLUSH};
 
 /// Runs it until it is told to stop.
 pub fn run(args: &ServeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
@@ -62,6 +62,7 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     let runtime = runtime::single()?;
     let ended = runtime.block_on(daemon::run(options, |opened| show(&opened, demo, globals)));
     runtime::end(runtime);
+    logging::flush(LOG_FLUSH);
     ended.map(|_| ExitCode::SUCCESS).map_err(failed)
 }
 
