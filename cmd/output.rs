@@ -83,6 +83,14 @@ impl Look {
         }
     }
 
+    /// A sentence in lines that fit, the first one behind `indent`, the others a step further in. A live
+    /// view shows no more of a line than fits.
+    pub fn sentence(&self, indent: &str, text: &str) -> String {
+        let further = format!("\n{indent}{INDENT}");
+        let lines = self.wrapped(&clean(text), indent.len() + INDENT.len());
+        format!("{indent}{}\n", lines.join(&further))
+    }
+
     fn limit(&self) -> Option<usize> {
         // Less is not readable anyway.
         self.width.map(|w| w.saturating_sub(INDENT.len()).max(20))
