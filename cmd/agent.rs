@@ -11,21 +11,19 @@ use std::time::Duration;
 use http::uri::Authority;
 use nvpair_proxy::agent::{self, Failure, Options, RegistryAddress};
 use nvpair_proxy::config::paths::{Env, process_env};
+use nvpair_proxy::config::pool::{self, REGISTRY_PORT};
 use nvpair_proxy::net::client_tls::ClientTls;
 use nvpair_proxy::rules::addresses::{is_loopback_host, without_brackets};
 use nvpair_proxy::rules::log_level::LogLevel;
 use nvpair_proxy::rules::pool::endpoint::{Endpoint, Scheme};
 use nvpair_proxy::rules::pool::key;
 use nvpair_proxy::rules::secret::Secret;
-use nvpair_proxy::rules::units::parse_duration;
 use nvpair_proxy::telemetry::logging;
 
 use crate::cli::{AgentArgs, Globals};
+use crate::connect::OWN_VERSION;
 use crate::errors::{CliError, Kind};
 use crate::runtime::{self, LOG_FLUSH};
-
-/// Port of a registry.
-const REGISTRY_PORT: u16 = 9090;
 
 /// Bytes of a file that may hold a node key.
 const KEY_BYTES: u64 = 4096;
@@ -75,7 +73,7 @@ fn options(args: &AgentArgs, env: Env<'_>) -> Result<Options, CliError> {
         listen: args.listen,
         sweep: sweep(args, env)?,
         drain: args.drain_timeout,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: OWN_VERSION.to_owned(),
     })
 }
 
@@ -132,11 +130,10 @@ fn sweep(args: &AgentArgs, env: Env<'_>) -> Result<Option<Duration>, CliError> {
         return Ok(None);
     };
     let text = text.to_string_lossy();
-    // Seconds, or a duration with its unit, as the gateway reads it.
-    let seconds = text.parse().map(Duration::from_secs).ok();
-    let read = seconds.or_else(|| parse_duration(&text).ok());
-    read.map(Some)
-        .ok_or_else(|| usage(SWEEP, "it is no number of seconds and no duration like 5s"))
+    // As the gateway reads it.
+    pool::sweep(&text)
+        .map(Some)
+        .map_err(|_| usage(SWEEP, "it is no number of seconds and no duration like 5s"))
 }
 
 /// The key of the file, else of the variable. Nothing that is told repeats it.

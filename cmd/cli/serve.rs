@@ -26,7 +26,11 @@ Examples:
   nvpair-proxy serve --engine ollama=11500        one facade on a chosen port
   nvpair-proxy serve --node ollama=http://tower.lan:11434 --node llamacpp=http://den:8080
   nvpair-proxy serve --demo                       sample engines, to look around
-  nvpair-proxy serve --broker                     driven over stdin and stdout by a parent";
+  nvpair-proxy serve --broker                     driven over stdin and stdout by a parent
+
+With --json: {schema_version, version, mode, socket, facades: [{engine, port, aliases: [], url,
+  nodes: []}], warnings: []}
+once it serves, in the place of the table; under a parent nothing but the link's frames.";
 
 /// `serve`.
 #[derive(Debug, Args)]

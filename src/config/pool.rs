@@ -23,6 +23,9 @@ use super::reader::{Plain, Reader, Section};
 use crate::rules::secret::Secret;
 use crate::rules::units::parse_duration;
 
+/// Port of a registry where none is given.
+pub const REGISTRY_PORT: u16 = 9090;
+
 /// Where the pool keeps nodes and leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreSetting {
@@ -90,7 +93,7 @@ impl Default for PoolSettings {
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self {
-            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 9090)),
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, REGISTRY_PORT)),
             tls: None,
             store: StoreSetting::Memory,
             heartbeat_ttl: seconds(15),
@@ -234,8 +237,11 @@ fn whole(text: &str, unit: u64) -> Result<Duration, String> {
     Ok(Duration::from_secs(seconds))
 }
 
-/// Seconds, or a duration with its unit.
-fn sweep(text: &str) -> Result<Duration, String> {
+/// A sweep interval as NODE_SWEEP_INTERVAL has it: seconds, or a duration with its unit.
+///
+/// # Errors
+/// It is neither.
+pub fn sweep(text: &str) -> Result<Duration, String> {
     whole(text, 1).or_else(|_| parse_duration(text).map_err(|e| e.to_string()))
 }
 

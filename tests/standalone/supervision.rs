@@ -121,7 +121,7 @@ fn a_reload_is_told_with_its_moment_and_ended_also_by_a_bad_file() {
         // The file is looked at besides, which may have found the change first.
         wait_for("begin and end", || {
             let all = reloads(&manager.told());
-            all.len() >= 2 * (n + 1) && all.len() % 2 == 0
+            all.len() >= 2 * (n + 1) && all.len().is_multiple_of(2)
         });
     }
     daemon.process.signal(rustix::process::Signal::HUP);
