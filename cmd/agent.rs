@@ -8,31 +8,25 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Context;
 use http::uri::Authority;
 use nvpair_proxy::agent::{self, Failure, Options, RegistryAddress};
 use nvpair_proxy::config::paths::{Env, process_env};
+use nvpair_proxy::config::pool::{self, REGISTRY_PORT};
 use nvpair_proxy::net::client_tls::ClientTls;
 use nvpair_proxy::rules::addresses::{is_loopback_host, without_brackets};
 use nvpair_proxy::rules::log_level::LogLevel;
 use nvpair_proxy::rules::pool::endpoint::{Endpoint, Scheme};
 use nvpair_proxy::rules::pool::key;
-use nvpair_proxy::rules::pool::record::PoolEngine;
 use nvpair_proxy::rules::secret::Secret;
-use nvpair_proxy::rules::units::parse_duration;
 use nvpair_proxy::telemetry::logging;
 
 use crate::cli::{AgentArgs, Globals};
+use crate::connect::OWN_VERSION;
 use crate::errors::{CliError, Kind};
-
-/// Port of a registry.
-const REGISTRY_PORT: u16 = 9090;
+use crate::runtime::{self, LOG_FLUSH};
 
 /// Bytes of a file that may hold a node key.
 const KEY_BYTES: u64 = 4096;
-
-/// What was logged gets this long to be written at the end.
-const LOG_FLUSH: Duration = Duration::from_millis(300);
 
 /// Where the node key is looked for.
 const NODE_KEY: &str = "NODE_KEY";
@@ -43,30 +37,22 @@ const SWEEP: &str = "NODE_SWEEP_INTERVAL";
 /// Runs it until it is told to stop.
 pub fn run(args: &AgentArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     let options = options(args, &process_env)?;
-    logging::start(level(globals), args.log_format);
+    logging::start(
+        globals.threshold().unwrap_or(LogLevel::Info),
+        args.log_format,
+    );
     logging::log_panics();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
+    let runtime = runtime::single()?;
     let ended = runtime.block_on(agent::run(options));
-    runtime.shutdown_timeout(Duration::from_millis(50));
+    runtime::end(runtime);
     logging::flush(LOG_FLUSH);
     ended.map(|()| ExitCode::SUCCESS).map_err(failed)
-}
-
-fn level(globals: &Globals) -> LogLevel {
-    match (globals.quiet, globals.verbose) {
-        (true, _) => LogLevel::Warn,
-        (false, 0) => LogLevel::Info,
-        (false, _) => LogLevel::Debug,
-    }
 }
 
 fn options(args: &AgentArgs, env: Env<'_>) -> Result<Options, CliError> {
     let engine_url = match &args.engine_url {
         Some(url) => url.clone(),
-        None => Endpoint::parse(&format!("http://127.0.0.1:{}", usual_port(args.engine)))
+        None => Endpoint::parse(&format!("http://127.0.0.1:{}", args.engine.usual_port()))
             .map_err(|why| usage("--engine-url", why))?,
     };
     if engine_url.scheme == Scheme::Https {
@@ -87,16 +73,8 @@ fn options(args: &AgentArgs, env: Env<'_>) -> Result<Options, CliError> {
         listen: args.listen,
         sweep: sweep(args, env)?,
         drain: args.drain_timeout,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: OWN_VERSION.to_owned(),
     })
-}
-
-fn usual_port(engine: PoolEngine) -> u16 {
-    match engine.facade() {
-        Some(known) => known.spec().facade_port,
-        None if engine == PoolEngine::Tgi => 8080,
-        None => 8000,
-    }
 }
 
 fn registry(args: &AgentArgs) -> Result<RegistryAddress, CliError> {
@@ -152,11 +130,10 @@ fn sweep(args: &AgentArgs, env: Env<'_>) -> Result<Option<Duration>, CliError> {
         return Ok(None);
     };
     let text = text.to_string_lossy();
-    // Seconds, or a duration with its unit, as the gateway reads it.
-    let seconds = text.parse().map(Duration::from_secs).ok();
-    let read = seconds.or_else(|| parse_duration(&text).ok());
-    read.map(Some)
-        .ok_or_else(|| usage(SWEEP, "it is no number of seconds and no duration like 5s"))
+    // As the gateway reads it.
+    pool::sweep(&text)
+        .map(Some)
+        .map_err(|_| usage(SWEEP, "it is no number of seconds and no duration like 5s"))
 }
 
 /// The key of the file, else of the variable. Nothing that is told repeats it.

@@ -1,4 +1,4 @@
-//! The command line before clap sees it: the drop-in form (product section 3).
+//! The command line before clap sees it: the drop-in form.
 //!
 //! Owns: the original's five flags with one or two dashes, and what no subcommand means.
 //! Leaves to others: everything after the subcommand (`cli`).

@@ -19,6 +19,7 @@ use crate::connect;
 use crate::errors::CliError;
 use crate::names;
 use crate::output;
+use crate::runtime;
 
 /// What goes to a place on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,14 +28,17 @@ pub enum Live {
     Node,
     /// A model.
     Model,
+    /// A node that registered itself, by id.
+    PoolNode,
 }
 
-/// What an argument takes from the daemon, if anything. By name, so that a new subcommand's
-/// `node` or `model` is completed without a change here or in a script.
+/// What an argument takes from the daemon, if anything. By name, so that a new subcommand's `node`,
+/// `pool_node` or `model` is completed without a change here or in a script.
 pub fn live(arg: &Arg) -> Option<Live> {
     match arg.get_id().as_str() {
         "node" => Some(Live::Node),
         "model" => Some(Live::Model),
+        "pool_node" => Some(Live::PoolNode),
         _ => None,
     }
 }
@@ -43,7 +47,13 @@ pub fn live(arg: &Arg) -> Option<Live> {
 pub fn run(args: &CompleteArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     let mut root = Cli::command();
     root.build();
-    let Some(wanted) = wanted(&root, &args.words) else {
+    // A name that is no text is no name of ours; what stands beside it still counts.
+    let words: Vec<_> = args
+        .words
+        .iter()
+        .map(|w| w.to_string_lossy().into_owned())
+        .collect();
+    let Some(wanted) = wanted(&root, &words) else {
         return Ok(ExitCode::FAILURE);
     };
     let globals = Globals {
@@ -173,15 +183,13 @@ fn takes_value(arg: &Arg) -> bool {
 /// A daemon that takes longer than this is treated as none: a person waits at the prompt.
 fn ask(wanted: &Wanted, within: Duration, globals: &Globals) -> Option<BTreeSet<String>> {
     let socket = connect::socket(globals).ok()?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .ok()?;
+    let runtime = runtime::single().ok()?;
     let names = async {
         let client = ControlClient::connect(&socket, within).await?;
         match wanted.live {
             Live::Node => nodes(&client, wanted.engine).await,
             Live::Model => models(&client, wanted.engine).await,
+            Live::PoolNode => pool_nodes(&client).await,
         }
     };
     let found = runtime.block_on(async { tokio::time::timeout(within, names).await });
@@ -199,6 +207,12 @@ async fn nodes(
     let nodes = status.nodes.iter();
     let nodes = nodes.filter(|n| engine.is_none_or(|e| e == n.engine));
     Ok(nodes.map(|n| names::label(&status, n).to_owned()).collect())
+}
+
+async fn pool_nodes(client: &ControlClient) -> Result<BTreeSet<String>, ClientError> {
+    let status = client.call(async |c| c.status().await).await?;
+    let nodes = status.pool.into_iter().flat_map(|pool| pool.nodes);
+    Ok(nodes.map(|n| n.id).collect())
 }
 
 async fn models(
@@ -229,7 +243,7 @@ mod tests {
 
     #[test]
     fn nodes_and_models_are_wanted_where_the_command_takes_them() {
-        use Live::{Model, Node};
+        use Live::{Model, Node, PoolNode};
         for (line, want) in [
             ("select ollama _", Some((Node, Some("ollama")))),
             ("select ollama to", Some((Node, Some("ollama")))),
@@ -249,6 +263,10 @@ mod tests {
                 Some((Model, Some("ollama"))),
             ),
             ("route --model qwen3:8", Some((Model, None))),
+            ("nodes drain _", Some((PoolNode, None))),
+            ("nodes drain --wait rig", Some((PoolNode, None))),
+            ("nodes resume _", Some((PoolNode, None))),
+            ("nodes remove _", Some((Node, None))),
             ("route --model=qwen3:8", Some((Model, None))),
         ] {
             assert_eq!(at(line), want, "{line}");

@@ -8,8 +8,10 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 use clap::{Arg, Command, CommandFactory};
 use clap_complete::Shell;
+use nvpair_proxy::wire::control::SCHEMA_VERSION;
+use serde_json::json;
 
-use crate::cli::{Cli, CompletionsArgs};
+use crate::cli::{Cli, CompletionsArgs, Globals};
 use crate::complete::live;
 use crate::errors::CliError;
 use crate::output;
@@ -25,8 +27,16 @@ const ZSH_START: &str = "_nvpair-proxy() {\n";
 const ZSH_ANYTHING: &str = ":_default' \\";
 
 /// Runs it.
-pub fn run(args: &CompletionsArgs) -> Result<ExitCode, CliError> {
-    output::print(&script(args.shell)?)?;
+pub fn run(args: &CompletionsArgs, globals: &Globals) -> Result<ExitCode, CliError> {
+    let script = script(args.shell)?;
+    match globals.json {
+        true => output::print_json(&json!({
+            "schema_version": SCHEMA_VERSION,
+            "shell": args.shell.to_string(),
+            "script": script,
+        }))?,
+        false => output::print(&script)?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -13,6 +13,7 @@ use nvpair_proxy::config::reader::Problem;
 use nvpair_proxy::config::settings::{self, Flags, Settings};
 use nvpair_proxy::config::{schema, show};
 use nvpair_proxy::control::client::ControlApiClient;
+use nvpair_proxy::rules::units::count;
 use nvpair_proxy::wire::control::{ConfigReloaded, SCHEMA_VERSION};
 use serde_json::{Value, json};
 
@@ -124,10 +125,6 @@ fn tell(file: &str, found: &Found, globals: &Globals) -> Result<(), CliError> {
     lines.extend(found.elsewhere.iter().map(|w| format!("warning: {w}")));
     output::print_err(&lines.iter().map(|l| format!("{l}\n")).collect::<String>());
     let warnings = found.warnings.len() + found.elsewhere.len();
-    let count = |n: usize, what: &str| match n {
-        1 => format!("1 {what}"),
-        n => format!("{n} {what}s"),
-    };
     let text = match (found.errors.len(), warnings) {
         (0, 0) if !Path::new(file).exists() => {
             format!("{file} is not there: the defaults hold\n")

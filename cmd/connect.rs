@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 
-use anyhow::Context;
 use nvpair_proxy::config::paths;
 use nvpair_proxy::control::client::{ClientError, ControlApiClient, ControlClient};
 
 use crate::cli::Globals;
 use crate::errors::{CliError, Kind};
 use crate::output;
+use crate::runtime;
 
 /// A daemon answers in milliseconds; moving a facade writes a file first.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -66,11 +66,7 @@ pub fn attached<T>(
 type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 fn block_on(run: Boxed<'_, Result<(), CliError>>) -> Result<(), CliError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start")?;
-    runtime.block_on(run)
+    runtime::single()?.block_on(run)
 }
 
 fn open(globals: &Globals, socket: PathBuf) -> Boxed<'_, Result<ControlClient, CliError>> {

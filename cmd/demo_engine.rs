@@ -7,6 +7,7 @@ use nvpair_proxy::demo::{self, DialectConfig};
 
 use crate::cli::{DemoEngineArgs, Globals};
 use crate::errors::CliError;
+use crate::runtime;
 
 /// Runs it until it is told to stop.
 pub fn run(args: &DemoEngineArgs, _: &Globals) -> Result<ExitCode, CliError> {
@@ -19,11 +20,7 @@ pub fn run(args: &DemoEngineArgs, _: &Globals) -> Result<ExitCode, CliError> {
         behind: args.behind.clone(),
         listen: args.listen,
     };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
-    runtime
+    runtime::single()?
         .block_on(demo::run_single(config))
         .context("the sample engine ended")?;
     Ok(ExitCode::SUCCESS)

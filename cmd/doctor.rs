@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use anyhow::Context;
 use nvpair_proxy::config::paths::process_env;
 use nvpair_proxy::doctor::{self, Finding, Level, Options};
+use nvpair_proxy::rules::units::count;
 use nvpair_proxy::wire::control::SCHEMA_VERSION;
 use serde::Serialize;
 
@@ -12,6 +12,7 @@ use crate::cli::{DoctorArgs, Globals};
 use crate::connect::{self, OWN_VERSION};
 use crate::errors::{CliError, Kind};
 use crate::output::{self, Look};
+use crate::runtime;
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -25,10 +26,7 @@ struct Report<'a> {
 
 /// Runs it. Problems are an answer, told on stdout; the exit code says that there are some.
 pub fn run(args: &DoctorArgs, globals: &Globals) -> Result<ExitCode, CliError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start")?;
+    let runtime = runtime::single()?;
     let options = Options {
         socket: connect::socket(globals).ok(),
         config: args.config.clone(),
@@ -36,8 +34,8 @@ pub fn run(args: &DoctorArgs, globals: &Globals) -> Result<ExitCode, CliError> {
         version: OWN_VERSION.to_owned(),
     };
     let findings = runtime.block_on(doctor::examine(options, &process_env));
-    let count = |level| findings.iter().filter(|f| f.level == level).count();
-    let (problems, warnings) = (count(Level::Problem), count(Level::Warning));
+    let of = |level| findings.iter().filter(|f| f.level == level).count();
+    let (problems, warnings) = (of(Level::Problem), of(Level::Warning));
     if globals.json {
         output::print_json(&Report {
             schema_version: SCHEMA_VERSION,
@@ -55,7 +53,8 @@ pub fn run(args: &DoctorArgs, globals: &Globals) -> Result<ExitCode, CliError> {
         let shown = findings.iter().filter(|f| f.level >= least);
         let mut text: String = shown.map(|f| told(f, &look)).collect();
         if !globals.quiet {
-            text.push_str(&format!("{problems} problems, {warnings} warnings.\n"));
+            let (problems, warnings) = (count(problems, "problem"), count(warnings, "warning"));
+            text.push_str(&format!("{problems}, {warnings}.\n"));
         }
         output::print(&text)?;
     }

@@ -156,7 +156,7 @@ fn no_daemon(told: CliError, asked: &Path, service: &Path) -> CliError {
     told.try_this("nvpair-proxy serve            (or --socket PATH if it runs elsewhere)")
 }
 
-/// The codes of the broker link (control-plane facts, section 4).
+/// The codes are those of the broker link (`wire::jsonrpc`).
 fn refused(code: i32, message: String) -> CliError {
     let what = format!("the daemon refused: {message}");
     match code {

@@ -12,6 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use nvpair_proxy::control::client::{ControlApiClient, ControlClient};
+use nvpair_proxy::rules::units::count;
 use nvpair_proxy::wire::control::SCHEMA_VERSION;
 use nvpair_proxy::wire::journal::Record;
 use nvpair_proxy::wire::replay::ExportEnd;
@@ -35,13 +36,14 @@ pub fn run(path: &Path, args: &WorkloadsArgs, globals: &Globals) -> Result<ExitC
         true => Out::Stdout,
         false => Out::open(path)?,
     };
+    let unfinished = out.unfinished();
     let end = attached(globals, async |client| {
         let interrupt = Interrupt::listen();
         tokio::select! {
             end = write_all(args, client, &mut out) => end,
-            // The file is dropped unfinished, and with it what is there of it.
-            () = interrupt.pressed() => Err(CliError::new(Kind::Failed, "stopped by Ctrl-C")
-                .why("nothing was written")),
+            () = interrupt.pressed() => {
+                Err(CliError::new(Kind::Failed, "stopped by Ctrl-C").why(unfinished))
+            },
         }
     })?;
     out.finish(path)?;
@@ -56,21 +58,19 @@ pub fn run(path: &Path, args: &WorkloadsArgs, globals: &Globals) -> Result<ExitC
             "skipped_lines": end.skipped_lines,
         }))?;
     } else if !globals.quiet {
-        let name = output::clean(&path.display().to_string());
-        output::print(&format!("{} written to {name}\n", count(&end)))?;
+        output::say(&format!("{} written to {}", told(&end), path.display()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn count(end: &ExportEnd) -> String {
-    let workloads = match end.records {
-        1 => "1 workload".to_owned(),
-        n => format!("{n} workloads"),
-    };
+fn told(end: &ExportEnd) -> String {
+    let workloads = count(end.records, "workload");
     match end.skipped_lines {
         0 => workloads,
-        1 => format!("{workloads} (1 unreadable line of the journal left out)"),
-        n => format!("{workloads} ({n} unreadable lines of the journal left out)"),
+        n => {
+            let lines = count(n, "unreadable line");
+            format!("{workloads} ({lines} of the journal left out)")
+        },
     }
 }
 
@@ -161,6 +161,15 @@ impl Out {
         Ok(Self::Aside(BufWriter::new(aside), target))
     }
 
+    /// What becomes of what is there already, where an export does not come to its end. A file that is
+    /// written aside goes with its value.
+    fn unfinished(&self) -> &'static str {
+        match self {
+            Self::Aside(..) => "nothing was written",
+            Self::Stdout | Self::Stream(_) => "what was written is a part of it at most",
+        }
+    }
+
     fn write(&mut self, records: &[Record]) -> Result<Reader, CliError> {
         let mut text = Vec::new();
         for record in records {
@@ -178,7 +187,7 @@ impl Out {
         match written {
             Ok(()) => Ok(Reader::There),
             Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
-            Err(e) => Err(e).context("cannot write the export")?,
+            Err(e) => Err(cannot_write(e)),
         }
     }
 
@@ -196,9 +205,14 @@ impl Out {
                 Ok(())
             })(),
         };
-        finished.with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(())
+        finished.map_err(|e| cannot_write(e).why(path.display().to_string()))
     }
+}
+
+fn cannot_write(e: io::Error) -> CliError {
+    CliError::new(Kind::Failed, "cannot write the export")
+        .why(e.to_string())
+        .try_this("a folder where there is room, and that you may write to")
 }
 
 /// Whether a file is an earlier export: empty, or its first line is a record of some version.

@@ -11,11 +11,11 @@ use nvpair_proxy::wire::control::{Workload, WorkloadChange};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::cli::{Globals, WorkloadsArgs};
+use crate::clock::now_ms;
 use crate::connect::attached;
 use crate::errors::{CliError, Kind};
 use crate::live::{self, Interrupt, View};
 use crate::output::{self, Look, Reader};
-use crate::status::now_ms;
 use crate::workloads::{HEAD, node_id, row, table};
 
 /// A terminal is drawn this often at most.
@@ -64,7 +64,7 @@ async fn lines(
             () = &mut unread => break,
         };
         reader = match globals.json {
-            true => output::stream_json(&change)?,
+            true => output::stream(&output::json_line(&change)?)?,
             false => output::stream(&plain(&change))?,
         };
     }

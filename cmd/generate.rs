@@ -9,13 +9,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Command, CommandFactory, ValueEnum};
 use clap_complete::{Generator, Shell};
+use nvpair_proxy::rules::units::count;
+use nvpair_proxy::wire::control::SCHEMA_VERSION;
+use serde_json::json;
 
-use crate::cli::{Cli, GenerateArgs, GenerateVerb};
+use crate::cli::{Cli, GenerateArgs, GenerateVerb, Globals};
 use crate::completions::script;
-use crate::errors::CliError;
+use crate::errors::{CliError, Kind};
 use crate::man;
 use crate::output;
 use crate::units;
@@ -24,20 +27,17 @@ use crate::units;
 const FOLDERS: [&str; 2] = ["completions", "man"];
 
 /// Runs it.
-pub fn run(args: &GenerateArgs) -> Result<ExitCode, CliError> {
+pub fn run(args: &GenerateArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     match &args.verb {
-        Some(GenerateVerb::Systemd(args)) => return units::systemd(args),
-        Some(GenerateVerb::Launchd(args)) => return units::launchd(args),
+        Some(GenerateVerb::Systemd(args)) => return units::systemd(args, globals),
+        Some(GenerateVerb::Launchd(args)) => return units::launchd(args, globals),
         None => {},
     }
     let files = files()?;
-    if args.check {
-        check(&args.dir, &files)?;
-    } else {
-        write(&args.dir, &files)?;
-        output::print(&format!("{} files written\n", files.len()))?;
+    match args.check {
+        true => check(&args.dir, &files, globals),
+        false => write(&args.dir, &files, globals),
     }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Every file, by its path below the folder.
@@ -66,9 +66,14 @@ fn pages(command: &Command, files: &mut BTreeMap<PathBuf, Vec<u8>>) -> Result<()
     Ok(())
 }
 
-fn write(dir: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<()> {
-    for stray in strays(dir, files)? {
-        fs::remove_file(dir.join(&stray))
+fn write(
+    dir: &Path,
+    files: &BTreeMap<PathBuf, Vec<u8>>,
+    globals: &Globals,
+) -> Result<ExitCode, CliError> {
+    let strays = strays(dir, files)?;
+    for stray in &strays {
+        fs::remove_file(dir.join(stray))
             .with_context(|| format!("cannot remove {}", stray.display()))?;
     }
     for folder in FOLDERS {
@@ -78,21 +83,46 @@ fn write(dir: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<()> {
         fs::write(dir.join(path), content)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    Ok(())
+    if globals.json {
+        output::print_json(&json!({
+            "schema_version": SCHEMA_VERSION,
+            "written": names(files.keys()),
+            "removed": names(strays.iter()),
+        }))?;
+    } else if !globals.quiet {
+        output::say(&format!("{} written", count(files.len(), "file")))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
-fn check(dir: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) -> Result<()> {
+fn check(
+    dir: &Path,
+    files: &BTreeMap<PathBuf, Vec<u8>>,
+    globals: &Globals,
+) -> Result<ExitCode, CliError> {
     let mut wrong = strays(dir, files)?;
     for (path, content) in files {
         if fs::read(dir.join(path)).ok().as_ref() != Some(content) {
             wrong.push(path.clone());
         }
     }
-    if wrong.is_empty() {
-        return Ok(());
+    let wrong = names(wrong.iter());
+    if globals.json {
+        output::print_json(&json!({"schema_version": SCHEMA_VERSION, "out_of_date": wrong}))?;
     }
-    let names: Vec<_> = wrong.iter().map(|p| p.display().to_string()).collect();
-    bail!("out of date: {}", names.join(", "))
+    match (wrong.is_empty(), globals.json) {
+        (true, _) => Ok(ExitCode::SUCCESS),
+        (false, true) => Ok(ExitCode::from(Kind::Failed as u8)),
+        (false, false) => {
+            let what = format!("out of date: {}", wrong.join(", "));
+            let again = format!("nvpair-proxy generate {}", dir.display());
+            Err(CliError::new(Kind::Failed, what).try_this(again))
+        },
+    }
+}
+
+fn names<'a>(paths: impl Iterator<Item = &'a PathBuf>) -> Vec<String> {
+    paths.map(|p| p.display().to_string()).collect()
 }
 
 /// Files in our folders that we do not write: left by a subcommand that is gone.

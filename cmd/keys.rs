@@ -8,10 +8,10 @@ use nvpair_proxy::wire::client_keys::{ClientKeyCreated, ClientKeyInfo};
 use crate::cli::{
     ClientKeyCreateArgs, ClientKeyRevokeArgs, ClientKeysArgs, ClientKeysVerb, Globals,
 };
+use crate::clock::{now_ms, since};
 use crate::connect::with_daemon;
 use crate::errors::CliError;
 use crate::output::{self, Fit, Look};
-use crate::status::{now_ms, since};
 
 /// Runs it.
 pub fn run(args: &ClientKeysArgs, globals: &Globals) -> Result<ExitCode, CliError> {
@@ -115,7 +115,7 @@ fn revoke(args: &ClientKeyRevokeArgs, globals: &Globals) -> Result<ExitCode, Cli
         output::print_json(&revoked)?;
     } else if !globals.quiet {
         let line = format!("revoked {}; its next request is refused", revoked.info.name);
-        output::print(&(output::clean(&line) + "\n"))?;
+        output::say(&line)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,17 +1,23 @@
 //! What goes on until the reader or the user has enough: redrawing in place, Ctrl-C.
 //!
-//! Owns: the frames of a live view, and what ends one. Leaves to others: what is shown.
+//! Owns: the frames of a live view, the pace of `--watch`, and what ends either. Leaves to others:
+//! what is shown.
 //! A frame is one write and is drawn over the one before, so that nothing flickers; the terminal's
 //! history and cursor stay as they are.
 
 use std::io::{self, IsTerminal};
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::cli::Globals;
 use crate::errors::CliError;
 use crate::output::{self, Reader};
+
+/// Time between two looks of `--watch`.
+const PACE: Duration = Duration::from_secs(1);
 
 /// Lines of a terminal that does not tell.
 const DEFAULT_ROWS: usize = 24;
@@ -54,6 +60,33 @@ impl View {
         }
         (self.lines, self.columns) = (lines, columns);
         output::stream(&frame)
+    }
+}
+
+/// `--watch`: shows what `look` gives, again and again: drawn in place on a terminal, else one text after
+/// the other. With `--json` a text is a line.
+pub async fn watch(
+    globals: &Globals,
+    mut look: impl AsyncFnMut() -> Result<String, CliError>,
+) -> Result<ExitCode, CliError> {
+    let mut view = on_terminal().then(View::default);
+    let interrupt = Interrupt::listen();
+    let mut first = true;
+    loop {
+        let text = look().await?;
+        let reader = match &mut view {
+            Some(view) if !globals.json => view.draw(&text)?,
+            _ if globals.json || first => output::stream(&text)?,
+            _ => output::stream(&format!("\n{text}"))?,
+        };
+        first = false;
+        if reader == Reader::Gone {
+            return Ok(ExitCode::SUCCESS);
+        }
+        tokio::select! {
+            () = tokio::time::sleep(PACE) => {},
+            () = interrupt.pressed() => return Ok(ExitCode::SUCCESS),
+        }
     }
 }
 

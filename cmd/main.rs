@@ -7,6 +7,7 @@ mod agent;
 mod argv;
 mod cli;
 mod clients;
+mod clock;
 mod complete;
 mod completions;
 mod config;
@@ -29,6 +30,7 @@ mod output;
 mod providers;
 mod replay;
 mod route;
+mod runtime;
 mod select;
 mod serve;
 mod set_port;
@@ -54,9 +56,8 @@ fn main() -> ExitCode {
     let args = match argv::normalise(std::env::args_os(), std::io::stdin().is_terminal()) {
         Invocation::Parse(args) => args,
         Invocation::Help => {
-            // A closed stdout is no reason to fail.
-            drop(Cli::command().print_long_help());
-            return ExitCode::SUCCESS;
+            return output::told(Cli::command().print_long_help())
+                .map_or_else(|e| e.report(false), |_| ExitCode::SUCCESS);
         },
     };
     // Help and usage errors are printed before the flag is parsed.
@@ -66,8 +67,11 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(told) => {
             // Help and version come this way too, with code 0.
-            drop(told.print());
-            return ExitCode::from(u8::try_from(told.exit_code()).unwrap_or(1));
+            let code = ExitCode::from(u8::try_from(told.exit_code()).unwrap_or(1));
+            return match output::told(told.print()) {
+                Err(e) if !told.use_stderr() => e.report(false),
+                _ => code,
+            };
         },
     };
     dispatch(&cli).unwrap_or_else(|error| error.report(output::stderr_color(&cli.globals)))
@@ -91,9 +95,9 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, CliError> {
         Verb::Replay(args) => replay::run(args, globals),
         Verb::Config(args) => config::run(args, globals),
         Verb::Healthcheck(args) => healthcheck::run(args, globals),
-        Verb::Completions(args) => completions::run(args),
+        Verb::Completions(args) => completions::run(args, globals),
         Verb::Complete(args) => complete::run(args, globals),
-        Verb::Generate(args) => generate::run(args),
+        Verb::Generate(args) => generate::run(args, globals),
         Verb::DemoEngine(args) => demo_engine::run(args, globals),
     }
 }

@@ -112,8 +112,8 @@ const ENVIRONMENT: [Entry; 15] = [
     (
         On::Serve,
         "NOTIFY_SOCKET, SYSTEMD_EXEC_PID",
-        "Set by systemd; it is told when the listeners are open, what goes on, and when the end \
-         begins. With --broker or --ipc only if it started this very process.",
+        "Set by systemd; it is told when the listeners are open, what goes on, when a reload begins \
+         and ends, and when the end begins. With --broker or --ipc only if it started this very process.",
     ),
     (
         On::Serve,

@@ -128,12 +128,20 @@ fn one<'a>(
 
 /// What a node is called in a table: its name where no other machine has it, else its id.
 pub fn label<'a>(status: &'a Status, node: &'a NodeStatus) -> &'a str {
-    let same = |other: &NodeStatus| other.name.eq_ignore_ascii_case(&node.name);
-    let unique = !status.nodes.iter().any(|n| n.id != node.id && same(n));
-    match node.name.as_str() {
-        "" => node.id.as_str(),
-        name if unique => name,
-        _ => node.id.as_str(),
+    let all = status.nodes.iter().map(|n| (&n.id, &*n.name));
+    unique(&node.id, &node.name, all)
+}
+
+/// A node's name where no other of these is called so, else its id.
+pub fn unique<'a, 'b>(
+    id: &'a NodeId,
+    name: &'a str,
+    mut all: impl Iterator<Item = (&'b NodeId, &'b str)>,
+) -> &'a str {
+    let is_it = |word: &str| word.eq_ignore_ascii_case(name);
+    match name.is_empty() || all.any(|(i, n)| i != id && (is_it(n) || is_it(i.as_str()))) {
+        true => id.as_str(),
+        false => name,
     }
 }
 
@@ -141,4 +149,25 @@ pub fn label<'a>(status: &'a Status, node: &'a NodeStatus) -> &'a str {
 pub fn shown<'a>(status: &'a Status, id: &'a NodeId) -> &'a str {
     let node = status.nodes.iter().find(|n| n.id == *id);
     node.map_or(id.as_str(), |n| label(status, n))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_shown_where_no_other_node_is_called_so() {
+        let ids: Vec<NodeId> = ["a", "b", "tower", "d"].map(NodeId::from).to_vec();
+        let names = ["rig", "RIG", "x", "Tower"];
+        let all = || std::iter::zip(&ids, names);
+        let shown: Vec<_> = all().map(|(id, name)| unique(id, name, all())).collect();
+        // The last one's name is another one's id.
+        assert_eq!(shown, ["a", "b", "x", "d"]);
+        assert_eq!(unique(&ids[0], "", all()), "a");
+        // One machine with two engines is one node.
+        assert_eq!(
+            unique(&ids[0], "rig", [(&ids[0], "rig")].into_iter()),
+            "rig"
+        );
+    }
 }

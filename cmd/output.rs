@@ -83,6 +83,14 @@ impl Look {
         }
     }
 
+    /// A sentence in lines that fit, the first one behind `indent`, the others a step further in. A live
+    /// view shows no more of a line than fits.
+    pub fn sentence(&self, indent: &str, text: &str) -> String {
+        let further = format!("\n{indent}{INDENT}");
+        let lines = self.wrapped(&clean(text), indent.len() + INDENT.len());
+        format!("{indent}{}\n", lines.join(&further))
+    }
+
     fn limit(&self) -> Option<usize> {
         // Less is not readable anyway.
         self.width.map(|w| w.saturating_sub(INDENT.len()).max(20))
@@ -164,6 +172,11 @@ pub fn print(text: &str) -> Result<(), CliError> {
     stream(text).map(drop)
 }
 
+/// Writes one line to stdout, whatever names are in it.
+pub fn say(line: &str) -> Result<(), CliError> {
+    print(&(clean(line) + "\n"))
+}
+
 /// Writes to stderr. Nobody is left to be told that it is closed.
 pub fn print_err(text: &str) {
     drop(write_to(&mut io::stderr().lock(), text.as_bytes()));
@@ -180,11 +193,10 @@ pub fn note(text: &str) {
     drop(writeln!(io::stderr().lock(), "{}", clean(text)));
 }
 
-/// Writes one line of JSON Lines to stdout.
-pub fn stream_json(document: &impl Serialize) -> Result<Reader, CliError> {
-    let mut text = serde_json::to_string(document).context("cannot write the answer as JSON")?;
-    text.push('\n');
-    stream(&text)
+/// One line of JSON Lines.
+pub fn json_line(document: &impl Serialize) -> Result<String, CliError> {
+    let text = serde_json::to_string(document).context("cannot write the answer as JSON")?;
+    Ok(text + "\n")
 }
 
 /// Writes one JSON document to stdout.
@@ -196,7 +208,12 @@ pub fn print_json(document: &impl Serialize) -> Result<(), CliError> {
 }
 
 fn write_to(out: &mut impl Write, bytes: &[u8]) -> Result<Reader, CliError> {
-    match out.write_all(bytes).and_then(|()| out.flush()) {
+    told(out.write_all(bytes).and_then(|()| out.flush()))
+}
+
+/// What became of something written to stdout.
+pub fn told(written: io::Result<()>) -> Result<Reader, CliError> {
+    match written {
         Ok(()) => Ok(Reader::There),
         Err(e) if is_gone(&e) => Ok(Reader::Gone),
         Err(e) => {

@@ -9,6 +9,7 @@ use nvpair_proxy::wire::control::{RouteCandidate, RouteExcluded, RouteExplained}
 use crate::cli::{Globals, RouteArgs};
 use crate::connect::with_daemon;
 use crate::errors::CliError;
+use crate::names::unique;
 use crate::output::{self, Look};
 
 /// Runs it. The daemon decides as it would for a request; that nobody can serve it is an answer.
@@ -116,13 +117,8 @@ fn nodes(told: &RouteExplained) -> impl Iterator<Item = (&NodeId, &str)> {
     candidates.chain(told.excluded.iter().map(|e| (&e.node, &*e.name)))
 }
 
-/// A node's name where no other has it, else its id.
 fn label<'a>(told: &RouteExplained, id: &'a NodeId, name: &'a str) -> &'a str {
-    let mut others = nodes(told).filter(|(other, _)| *other != id);
-    match name.is_empty() || others.any(|(_, n)| n.eq_ignore_ascii_case(name)) {
-        true => id.as_str(),
-        false => name,
-    }
+    unique(id, name, nodes(told))
 }
 
 #[cfg(test)]

@@ -58,15 +58,9 @@ pub fn run(args: &SelectArgs, globals: &Globals) -> Result<ExitCode, CliError> {
         })?;
     } else if !globals.quiet {
         let display = engine.spec().display;
-        output::print(&match pinned.id.as_str() {
-            "" => format!("{display}: automatic, no pin\n"),
-            id => {
-                let id = id.into();
-                format!(
-                    "{display}: pinned to {}\n",
-                    output::clean(names::shown(&status, &id))
-                )
-            },
+        output::say(&match pinned.id.as_str() {
+            "" => format!("{display}: automatic, no pin"),
+            id => format!("{display}: pinned to {}", names::shown(&status, &id.into())),
         })?;
     }
     Ok(ExitCode::SUCCESS)

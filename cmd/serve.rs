@@ -6,24 +6,22 @@
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::Context;
 use nvpair_proxy::config::paths::{self, process_env};
 use nvpair_proxy::config::settings::{self, SettingsError};
 use nvpair_proxy::daemon::{self, Driver as DaemonDriver, Opened, Options, Row, StartError};
 use nvpair_proxy::rules::log_level::LogLevel;
 use nvpair_proxy::telemetry::logging;
 use nvpair_proxy::telemetry::manager::Manager;
+use nvpair_proxy::wire::control::{Mode, SCHEMA_VERSION};
+use serde_json::{Value, json};
 
 use crate::cli::{Driver, Globals, ServeArgs};
 use crate::clients;
-use crate::connect;
+use crate::connect::{self, OWN_VERSION};
 use crate::errors::{CliError, Kind};
 use crate::output::{self, Look, StartupRow};
-
-/// What was logged gets this long to be written at the end.
-const LOG_FLUSH: Duration = Duration::from_millis(300);
+use crate::runtime::{self, LOG_FLUSH};
 
 /// Runs it until it is told to stop.
 pub fn run(args: &ServeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
@@ -43,7 +41,7 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
         tracing::warn!("{warning}");
     }
     let options = Options {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
+        version: OWN_VERSION.to_owned(),
         socket: socket(args, globals, brokered)?,
         ports_dir: paths::ports_dir(&process_env),
         cluster_dir: args.cluster_dir().cloned(),
@@ -63,13 +61,9 @@ pub fn run(args: &ServeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     };
     // One thread serves tens of thousands of requests a second, without locks that are fought for
     // and without wake-ups across cores; disk and name look-ups have threads of their own.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
+    let runtime = runtime::single()?;
     let ended = runtime.block_on(daemon::run(options, |opened| show(&opened, demo, globals)));
-    // Threads that read a terminal or a pipe must not keep the process.
-    runtime.shutdown_timeout(Duration::from_millis(50));
+    runtime::end(runtime);
     logging::flush(LOG_FLUSH);
     ended.map(|_| ExitCode::SUCCESS).map_err(failed)
 }
@@ -86,7 +80,9 @@ fn usage(error: &SettingsError) -> CliError {
     let text = error.to_string();
     let mut lines = text.lines();
     let first = CliError::new(Kind::Usage, lines.next().unwrap_or_default());
-    lines.fold(first, CliError::why)
+    lines
+        .fold(first, CliError::why)
+        .try_this("nvpair-proxy config check          (it names every problem, with its place)")
 }
 
 fn socket(
@@ -108,13 +104,39 @@ fn show(opened: &Opened, demo: bool, globals: &Globals) {
     for warning in &opened.warnings {
         tracing::warn!("{warning}");
     }
-    if !globals.json {
-        // Nobody reads it: no reason to stop serving.
-        drop(output::print(&startup(
-            opened,
-            demo,
-            &Look::stdout(globals),
-        )));
+    let shown = match globals.json {
+        true => output::print_json(&document(opened, demo)),
+        false => output::print(&startup(opened, demo, &Look::stdout(globals))),
+    };
+    // Nobody reads it: no reason to stop serving.
+    drop(shown);
+}
+
+/// The start for a program that waits for it.
+fn document(opened: &Opened, demo: bool) -> Value {
+    let facade = |row: &Row| {
+        json!({
+            "engine": row.engine,
+            "port": row.port,
+            "aliases": row.aliases,
+            "url": row.paste,
+            "nodes": row.nodes,
+        })
+    };
+    json!({
+        "schema_version": SCHEMA_VERSION,
+        "version": OWN_VERSION,
+        "mode": mode(demo),
+        "socket": opened.socket.as_ref().map(|path| path.display().to_string()),
+        "facades": opened.rows.iter().map(facade).collect::<Value>(),
+        "warnings": opened.warnings,
+    })
+}
+
+fn mode(demo: bool) -> &'static str {
+    match demo {
+        true => Mode::Demo.as_str(),
+        false => Mode::Standalone.as_str(),
     }
 }
 
@@ -126,8 +148,8 @@ fn startup(opened: &Opened, demo: bool, look: &Look) -> String {
     };
     let mut text = format!(
         "nvpair-proxy {} · {} · {socket}\n\n{}\n",
-        env!("CARGO_PKG_VERSION"),
-        if demo { "demo" } else { "standalone" },
+        OWN_VERSION,
+        mode(demo),
         output::startup_table(&rows, look),
     );
     let places = opened.rows.iter().map(|row| (row.engine, row.port));

@@ -1,33 +1,40 @@
 //! `status`: facades, nodes with the terms of their load, scheduler and counts.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use nvpair_proxy::control::client::{ControlApiClient, ControlClient};
 use nvpair_proxy::rules::engine::EngineId;
-use nvpair_proxy::rules::units::human_age;
 use nvpair_proxy::wire::control::{DoorStatus, Mode, NodeStatus, Status, TelemetryStatus};
 use nvpair_proxy::wire::pool::PoolUsage;
 
 use crate::cli::{Globals, StatusArgs};
 use crate::clients;
+use crate::clock::{now_ms, since};
 use crate::connect::{attached, with_daemon};
 use crate::errors::CliError;
-use crate::live::{self, Interrupt, View};
+use crate::live;
 use crate::names;
-use crate::output::{self, Fit, Look, Reader};
-
-/// Time between two looks of `--watch`.
-const PACE: Duration = Duration::from_secs(1);
+use crate::output::{self, Fit, Look};
 
 /// Runs it.
 pub fn run(args: &StatusArgs, globals: &Globals) -> Result<ExitCode, CliError> {
+    let now = async |client: &ControlClient| client.ask(async |c| c.status().await).await;
     if args.watch {
-        return attached(globals, async |client| watch(client, globals).await);
+        return attached(globals, async |client| {
+            live::watch(globals, async || {
+                let status = now(client).await?;
+                match globals.json {
+                    true => output::json_line(&status),
+                    false => {
+                        let look = Look::stdout(globals);
+                        Ok(render(&status, now_ms(), &look, Parts::Changing))
+                    },
+                }
+            })
+            .await
+        });
     }
-    let status = with_daemon(globals, async |client| {
-        client.ask(async |c| c.status().await).await
-    })?;
+    let status = with_daemon(globals, now)?;
     if globals.json {
         output::print_json(&status)?;
     } else {
@@ -35,43 +42,6 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<ExitCode, CliError> {
         output::print(&render(&status, now_ms(), &look, Parts::All))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Shows it again and again: drawn in place on a terminal, else a table or a line of JSON each time.
-async fn watch(client: &ControlClient, globals: &Globals) -> Result<ExitCode, CliError> {
-    let mut view = live::on_terminal().then(View::default);
-    let interrupt = Interrupt::listen();
-    let mut first = true;
-    loop {
-        let status = client.ask(async |c| c.status().await).await?;
-        let text = || render(&status, now_ms(), &Look::stdout(globals), Parts::Changing);
-        let reader = match &mut view {
-            _ if globals.json => output::stream_json(&status)?,
-            Some(view) => view.draw(&text())?,
-            None if first => output::stream(&text())?,
-            None => output::stream(&format!("\n{}", text()))?,
-        };
-        first = false;
-        if reader == Reader::Gone {
-            return Ok(ExitCode::SUCCESS);
-        }
-        tokio::select! {
-            () = tokio::time::sleep(PACE) => {},
-            () = interrupt.pressed() => return Ok(ExitCode::SUCCESS),
-        }
-    }
-}
-
-/// Unix milliseconds.
-pub fn now_ms() -> u64 {
-    std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |d| d.as_millis() as u64)
-}
-
-/// The age of a moment; a clock that was set back makes it 0.
-pub fn since(now_ms: u64, at: u64) -> String {
-    human_age(Duration::from_millis(now_ms.saturating_sub(at)))
 }
 
 /// What is shown.
@@ -95,7 +65,7 @@ fn render(status: &Status, now_ms: u64, look: &Look, parts: Parts) -> String {
         let heading = format!("Pool: registry on {}, {tls}", output::clean(&pool.listen));
         text.push_str(&look.heading(&heading));
         text.push_str(&crate::nodes::pool::table(pool, look));
-        text.push_str(&usage(pool.usage.as_ref()));
+        text.push_str(&usage(pool.usage.as_ref(), look));
         text.push('\n');
     }
     if !status.providers.is_empty() {
@@ -109,18 +79,18 @@ fn render(status: &Status, now_ms: u64, look: &Look, parts: Parts) -> String {
         text.push_str(&look.heading("Clients"));
         text.push_str(&format!("{clients}\n"));
     }
-    text.push_str(&door(&status.door));
-    text.push_str(&summary(status));
-    text.push_str(&telemetry(status.telemetry.as_ref()));
+    text.push_str(&door(&status.door, look));
+    text.push_str(&summary(status, look));
+    text.push_str(&telemetry(status.telemetry.as_ref(), look));
     text
 }
 
 /// Who is let in besides the usual callers; nothing where nobody is.
-fn door(door: &DoorStatus) -> String {
+fn door(door: &DoorStatus, look: &Look) -> String {
     let mut text = String::new();
     let mut line = |what: &str, list: &[String], more: &str| {
-        let list = output::clean(&list.join(", "));
-        text.push_str(&format!("{what}: {list}{more}\n"));
+        let told = format!("{what}: {}{more}", list.join(", "));
+        text.push_str(&look.sentence("", &told));
     };
     if !door.allowed_cidrs.is_empty() {
         let keys = match door.client_keys {
@@ -142,7 +112,7 @@ fn door(door: &DoorStatus) -> String {
 }
 
 /// Usage events that are not where they should be; nothing while all are.
-fn usage(usage: Option<&PoolUsage>) -> String {
+fn usage(usage: Option<&PoolUsage>, look: &Look) -> String {
     let Some(usage) = usage else {
         return String::new();
     };
@@ -157,7 +127,7 @@ fn usage(usage: Option<&PoolUsage>) -> String {
     }
     match parts.is_empty() {
         true => String::new(),
-        false => format!("  usage events: {}\n", parts.join(", ")),
+        false => look.sentence("  ", &format!("usage events: {}", parts.join(", "))),
     }
 }
 
@@ -208,14 +178,8 @@ fn nodes(status: &Status, look: &Look) -> String {
     let mut text = full(status, look);
     for node in &status.nodes {
         if let Some(reason) = &node.reason {
-            let (name, reason) = (
-                output::clean(names::label(status, node)),
-                output::clean(reason),
-            );
-            text.push_str(&format!(
-                "  {name} ({}): {reason}\n",
-                node.engine.spec().display
-            ));
+            let (name, engine) = (names::label(status, node), node.engine.spec().display);
+            text.push_str(&look.sentence("  ", &format!("{name} ({engine}): {reason}")));
         }
     }
     text
@@ -296,7 +260,7 @@ fn common(status: &Status, node: &NodeStatus) -> [String; 6] {
     ]
 }
 
-fn summary(status: &Status) -> String {
+fn summary(status: &Status, look: &Look) -> String {
     let scheduler = match status.scheduler.age_ms {
         Some(age) => format!(
             "generation {}, {} s old",
@@ -305,28 +269,26 @@ fn summary(status: &Status) -> String {
         ),
         // Only a broker sends snapshots; without one there is nothing to miss.
         None if status.daemon.mode == Mode::Broker => "listed, no snapshot yet".to_owned(),
-        None => output::clean(&status.scheduler.policy),
+        None => status.scheduler.policy.clone(),
     };
     let w = &status.workloads;
-    format!(
-        "Scheduler: {scheduler}.  Workloads: {} running, {} queued, {} done, {} failed, {} cancelled.\n",
+    let told = format!(
+        "Scheduler: {scheduler}.  Workloads: {} running, {} queued, {} done, {} failed, {} cancelled.",
         w.running, w.queued, w.completed, w.failed, w.cancelled
-    )
+    );
+    look.sentence("", &told)
 }
 
 /// Where traces and metrics go, and what did not get there; nothing where they go nowhere.
-fn telemetry(telemetry: Option<&TelemetryStatus>) -> String {
+fn telemetry(telemetry: Option<&TelemetryStatus>, look: &Look) -> String {
     let Some(t) = telemetry else {
         return String::new();
     };
     let mut parts = Vec::new();
     if let Some(collector) = &t.collector {
-        let mut text = format!("to {}", output::clean(collector));
+        let mut text = format!("to {collector}");
         if let Some(problem) = &t.problem {
-            text.push_str(&format!(
-                ", which does not take it: {}",
-                output::clean(problem)
-            ));
+            text.push_str(&format!(", which does not take it: {problem}"));
         }
         if t.dropped > 0 {
             text.push_str(&format!(", {} spans lost", t.dropped));
@@ -334,9 +296,9 @@ fn telemetry(telemetry: Option<&TelemetryStatus>) -> String {
         parts.push(text);
     }
     if let Some(admin) = &t.admin {
-        parts.push(format!("http://{}/metrics", output::clean(admin)));
+        parts.push(format!("http://{admin}/metrics"));
     }
-    format!("Telemetry: {}.\n", parts.join("; "))
+    look.sentence("", &format!("Telemetry: {}.", parts.join("; ")))
 }
 
 #[cfg(test)]
@@ -346,26 +308,31 @@ mod tests {
     use nvpair_proxy::wire::control::*;
     use nvpair_proxy::wire::pool::CollectorUsage;
 
+    const PIPE: Look = Look {
+        color: false,
+        width: None,
+    };
+
     #[test]
     fn telemetry_is_told_with_what_is_wrong_with_it() {
-        assert_eq!(telemetry(None), "");
+        assert_eq!(telemetry(None, &PIPE), "");
         let mut t = TelemetryStatus {
             collector: Some("http://c:4318".into()),
             sent: 9,
             ..TelemetryStatus::default()
         };
-        assert_eq!(telemetry(Some(&t)), "Telemetry: to http://c:4318.\n");
+        assert_eq!(telemetry(Some(&t), &PIPE), "Telemetry: to http://c:4318.\n");
         t.problem = Some("connection refused".into());
         t.dropped = 3;
         t.admin = Some("127.0.0.1:9464".into());
         assert_eq!(
-            telemetry(Some(&t)),
+            telemetry(Some(&t), &PIPE),
             "Telemetry: to http://c:4318, which does not take it: connection refused, 3 spans lost; \
              http://127.0.0.1:9464/metrics.\n"
         );
         t.collector = None;
         assert_eq!(
-            telemetry(Some(&t)),
+            telemetry(Some(&t), &PIPE),
             "Telemetry: http://127.0.0.1:9464/metrics.\n"
         );
     }
@@ -374,12 +341,13 @@ mod tests {
     fn usage_events_are_only_mentioned_where_some_are_missing() {
         let told = |file_lost, sent, queued, lost| {
             let collector = CollectorUsage { sent, queued, lost };
-            usage(Some(&PoolUsage {
+            let all = Some(PoolUsage {
                 file_lost,
                 collector: Some(collector),
-            }))
+            });
+            usage(all.as_ref(), &PIPE)
         };
-        assert_eq!(usage(None), "");
+        assert_eq!(usage(None, &PIPE), "");
         assert_eq!(told(Some(0), 9, 0, 0), "");
         assert_eq!(
             told(Some(2), 9, 4, 1),

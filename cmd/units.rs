@@ -7,8 +7,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use nvpair_proxy::wire::control::SCHEMA_VERSION;
+use serde_json::json;
 
-use crate::cli::{LaunchdArgs, SystemdArgs};
+use crate::cli::{Globals, LaunchdArgs, SystemdArgs};
 use crate::errors::{CliError, Kind};
 use crate::output;
 
@@ -25,20 +27,23 @@ const BINARY: &str = "/usr/bin/nvpair-proxy";
 const LOG: &str = "@LOG@";
 
 /// Runs `generate systemd`.
-pub fn systemd(args: &SystemdArgs) -> Result<ExitCode, CliError> {
+pub fn systemd(args: &SystemdArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     let unit = match (args.agent, args.system) {
         (false, false) => USER,
         (false, true) => SYSTEM,
         (true, false) => USER_AGENT,
         (true, true) => AGENT,
     };
+    let name = match args.agent {
+        true => "nvpair-proxy-agent.service",
+        false => "nvpair-proxy.service",
+    };
     let binary = binary(args.binary.as_deref())?;
-    output::print(&unit.replace(BINARY, &systemd_word(&binary)))?;
-    Ok(ExitCode::SUCCESS)
+    show(name, &unit.replace(BINARY, &systemd_word(&binary)), globals)
 }
 
 /// Runs `generate launchd`.
-pub fn launchd(args: &LaunchdArgs) -> Result<ExitCode, CliError> {
+pub fn launchd(args: &LaunchdArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     let binary = binary(args.binary.as_deref())?;
     let log = match &args.log {
         Some(path) => absolute(path)?,
@@ -47,7 +52,19 @@ pub fn launchd(args: &LaunchdArgs) -> Result<ExitCode, CliError> {
     let plist = LAUNCHD
         .replace(BINARY, &xml(&binary))
         .replace(LOG, &xml(&log));
-    output::print(&plist)?;
+    show("nvpair-proxy.plist", &plist, globals)
+}
+
+/// Prints a file that usually has this name.
+fn show(name: &str, text: &str, globals: &Globals) -> Result<ExitCode, CliError> {
+    match globals.json {
+        true => output::print_json(&json!({
+            "schema_version": SCHEMA_VERSION,
+            "name": name,
+            "text": text,
+        }))?,
+        false => output::print(text)?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 

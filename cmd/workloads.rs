@@ -8,13 +8,13 @@ use nvpair_proxy::rules::units::human_size;
 use nvpair_proxy::wire::control::{ModelEntry, TimelineEntry, Workload, WorkloadList};
 
 use crate::cli::{Globals, WorkloadRef, WorkloadsArgs};
+use crate::clock::{now_ms, since};
 use crate::connect::{attached, with_daemon};
 use crate::errors::{CliError, Kind};
 use crate::export;
 use crate::follow;
 use crate::names;
 use crate::output::{self, Fit, Look};
-use crate::status::{now_ms, since};
 
 /// As many as fit on a screen or two.
 const DEFAULT_LIMIT: usize = 50;

@@ -431,7 +431,7 @@ _nvpair__proxy() {
                     return 0
                     ;;
                 --log-format)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
                     return 0
                     ;;
                 --socket)
@@ -2058,7 +2058,7 @@ _nvpair__proxy() {
             return 0
             ;;
         nvpair__proxy__subcmd__nodes__subcmd__list)
-            opts="-v -q -h --engine --socket --json --verbose --quiet --color --help"
+            opts="-v -q -h --engine --watch --socket --json --verbose --quiet --color --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -29,8 +29,8 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -l color -d 'Whe
 always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -s V -l version -d 'Print version'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_needs_command" -f -a "serve" -d 'Run the daemon in the foreground'
@@ -73,8 +73,8 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l brok
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l demo -d 'Start sample engines and route to them; nothing is saved'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l no-control-socket -d 'Do without the control socket; status and the others then cannot work'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
@@ -82,8 +82,8 @@ always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -l watch -d 'Show it again every second, until Ctrl-C; redrawn in place on a terminal'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand status" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand select" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand select" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
@@ -91,16 +91,16 @@ always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand select" -l auto -d 'Remove the pin'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand select" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand select" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand select" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand select" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand select" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand select" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand set-port" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand set-port" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand set-port" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand set-port" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand set-port" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand set-port" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand set-port" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand set-port" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l engine -d 'Only this facade' -r -f -a "ollama\t''
 lmstudio\t''
@@ -121,8 +121,8 @@ always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l follow -d 'Show changes as they happen, until Ctrl-C: on a terminal the newest ones in place, in a pipe a line for each change from now on'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand models" -l engine -d 'Only this facade' -r -f -a "ollama\t''
 lmstudio\t''
@@ -134,16 +134,16 @@ always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand models" -l loaded -d 'Only models that some node has in memory'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand models" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand models" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand models" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand models" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand models" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand models" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand providers" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand providers" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand providers" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand providers" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand providers" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand providers" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand providers" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand providers" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -l engine -d 'Engine of the facade' -r -f -a "ollama\t''
 lmstudio\t''
@@ -155,16 +155,16 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -l colo
 always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove drain resume reset keys help" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove drain resume reset keys help" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove drain resume reset keys help" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove drain resume reset keys help" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove drain resume reset keys help" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove drain resume reset keys help" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove drain resume reset keys help" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove drain resume reset keys help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove drain resume reset keys help" -f -a "list" -d 'Show the nodes of all facades, where they are and how they are'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and not __fish_seen_subcommand_from list add remove drain resume reset keys help" -f -a "add" -d 'Add a node: it is probed, used while it answers, and there again after a restart'
@@ -181,9 +181,10 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __f
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from list" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
 never\t''"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from list" -l watch -d 'Show them again every second, until Ctrl-C; redrawn in place on a terminal'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from list" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from list" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from list" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from list" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from list" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from add" -l name -d 'Its id instead of the host\'s name' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from add" -l model -d 'A model it has (repeatable) [default: it is asked]' -r
@@ -195,8 +196,8 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __f
 always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from add" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from add" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from add" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from add" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from add" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from add" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from remove" -l engine -d 'The facade it belongs to; needed where several have it' -r -f -a "ollama\t''
 lmstudio\t''
@@ -206,8 +207,8 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __f
 always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from remove" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from remove" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from remove" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from remove" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from remove" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from drain" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from drain" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
@@ -215,32 +216,32 @@ always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from drain" -l wait -d 'Return when nothing runs on it any more'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from drain" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from drain" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from drain" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from drain" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from drain" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from drain" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from resume" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from resume" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from resume" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from resume" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from resume" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from resume" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from resume" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from resume" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from reset" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from reset" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from reset" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from reset" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from reset" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from reset" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from reset" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from reset" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from keys" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from keys" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from keys" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from keys" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from keys" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from keys" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from keys" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from keys" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from keys" -f -a "create" -d 'Make a key for one node; it is shown this once, with the command that uses it'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from keys" -f -a "list" -d 'Show the keys there are, without what is secret of them'
@@ -259,8 +260,8 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and not 
 always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and not __fish_seen_subcommand_from create list revoke help" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and not __fish_seen_subcommand_from create list revoke help" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and not __fish_seen_subcommand_from create list revoke help" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and not __fish_seen_subcommand_from create list revoke help" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and not __fish_seen_subcommand_from create list revoke help" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and not __fish_seen_subcommand_from create list revoke help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and not __fish_seen_subcommand_from create list revoke help" -f -a "create" -d 'Make a key; it is shown this once'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and not __fish_seen_subcommand_from create list revoke help" -f -a "list" -d 'Show the keys there are, without what is secret of them'
@@ -274,24 +275,24 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and __fi
 always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and __fish_seen_subcommand_from create" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and __fish_seen_subcommand_from create" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and __fish_seen_subcommand_from create" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and __fish_seen_subcommand_from create" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and __fish_seen_subcommand_from create" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and __fish_seen_subcommand_from create" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and __fish_seen_subcommand_from list" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and __fish_seen_subcommand_from list" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and __fish_seen_subcommand_from list" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and __fish_seen_subcommand_from list" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and __fish_seen_subcommand_from list" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and __fish_seen_subcommand_from list" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and __fish_seen_subcommand_from list" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and __fish_seen_subcommand_from revoke" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and __fish_seen_subcommand_from revoke" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and __fish_seen_subcommand_from revoke" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and __fish_seen_subcommand_from revoke" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and __fish_seen_subcommand_from revoke" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and __fish_seen_subcommand_from revoke" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and __fish_seen_subcommand_from revoke" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and __fish_seen_subcommand_from revoke" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and __fish_seen_subcommand_from help" -f -a "create" -d 'Make a key; it is shown this once'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand keys; and __fish_seen_subcommand_from help" -f -a "list" -d 'Show the keys there are, without what is secret of them'
@@ -315,14 +316,15 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l base
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l listen -d 'Take requests here, pass them to the engine and count them' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l drain-timeout -d 'How long requests under way may take at the end' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l sweep-interval -d 'How often the gateways look who drains: their `sweep_interval` [env: NODE_SWEEP_INTERVAL] [default: as the gateway tells]' -r
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l log-format -d 'Form of the log on stderr' -r
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l log-format -d 'Form of the log on stderr' -r -f -a "text\t''
+json\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand agent" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand doctor" -l config -d 'Configuration file, as of serve' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand doctor" -l cluster-dir -d 'Folder of the cluster\'s certificates and pins [default: the running daemon\'s]' -r -F
@@ -331,8 +333,8 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand doctor" -l col
 always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand doctor" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand doctor" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand doctor" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand doctor" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand doctor" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand doctor" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l since -d 'Only what arrived in the last DURATION, such as 90s, 15m or 1h30m; of a FILE, in the last DURATION of the recording' -r
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l last -d 'Only the newest N' -r
@@ -347,16 +349,16 @@ always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l send -d 'Send requests and measure, instead of only deciding'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand replay" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and not __fish_seen_subcommand_from check show path schema reload help" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and not __fish_seen_subcommand_from check show path schema reload help" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and not __fish_seen_subcommand_from check show path schema reload help" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and not __fish_seen_subcommand_from check show path schema reload help" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and not __fish_seen_subcommand_from check show path schema reload help" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and not __fish_seen_subcommand_from check show path schema reload help" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and not __fish_seen_subcommand_from check show path schema reload help" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and not __fish_seen_subcommand_from check show path schema reload help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and not __fish_seen_subcommand_from check show path schema reload help" -f -a "check" -d 'Name every problem of a configuration file; exit 2 if there is an error'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and not __fish_seen_subcommand_from check show path schema reload help" -f -a "show" -d 'Print the settings that would be in force, each with where it comes from'
@@ -369,40 +371,40 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __
 always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from check" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from check" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from check" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from check" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from check" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from check" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from show" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from show" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from show" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from show" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from show" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from show" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from show" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from path" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from path" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from path" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from path" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from path" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from path" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from path" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from path" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from schema" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from schema" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from schema" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from schema" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from schema" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from schema" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from schema" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from schema" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from reload" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from reload" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from reload" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from reload" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from reload" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from reload" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from reload" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from reload" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "check" -d 'Name every problem of a configuration file; exit 2 if there is an error'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "show" -d 'Print the settings that would be in force, each with where it comes from'
@@ -415,16 +417,16 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand healthcheck" -
 always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand healthcheck" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand healthcheck" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand healthcheck" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand healthcheck" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand healthcheck" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand healthcheck" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
 always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand completions" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -l socket -d 'Control socket of the daemon [env: NVPAIR_PROXY_SOCKET]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -l color -d 'When to use colour; `auto` also obeys NO_COLOR' -r -f -a "auto\t''
@@ -432,8 +434,8 @@ always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -l check -d 'Write nothing; fail if anything there is out of date'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -a "systemd" -d 'Print a hardened unit for systemd'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and not __fish_seen_subcommand_from systemd launchd help" -a "launchd" -d 'Print a property list for launchd (macOS)'
@@ -447,8 +449,8 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and 
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -l system -d 'A unit for the machine, with a user of its own that systemd makes'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -l agent -d 'A unit for the agent of a pool node instead of the daemon'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from systemd" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from launchd" -l binary -d 'The binary that it starts [default: this one]' -r -F
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from launchd" -l log -d 'The file it logs to [default: ~/Library/Logs/nvpair-proxy.log]' -r -F
@@ -457,8 +459,8 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and 
 always\t''
 never\t''"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from launchd" -l json -d 'Print one JSON document and nothing else on stdout'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from launchd" -s v -l verbose -d 'Say more; for `serve`, log at debug'
-complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from launchd" -s q -l quiet -d 'Say less: no confirmations; for `serve`, log warnings and errors only'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from launchd" -s v -l verbose -d 'Say more; for `serve` and `agent`, log at debug'
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from launchd" -s q -l quiet -d 'Say less: no confirmations; for `serve` and `agent`, log warnings and errors only'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from launchd" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from help" -f -a "systemd" -d 'Print a hardened unit for systemd'
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand generate; and __fish_seen_subcommand_from help" -f -a "launchd" -d 'Print a property list for launchd (macOS)'
@@ -512,6 +514,9 @@ complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand workloads" -l 
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand route" -l model -x -a "(__fish_nvpair_proxy_live)"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from add" -f -a "(__fish_nvpair_proxy_live)"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from remove" -f -a "(__fish_nvpair_proxy_live)"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from drain" -f -a "(__fish_nvpair_proxy_live)"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from resume" -f -a "(__fish_nvpair_proxy_live)"
+complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand nodes; and __fish_seen_subcommand_from reset" -f -a "(__fish_nvpair_proxy_live)"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand select; and not __fish_seen_subcommand_from ollama lmstudio llamacpp" -f -a "ollama lmstudio llamacpp"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand set-port; and not __fish_seen_subcommand_from ollama lmstudio llamacpp gateway" -f -a "ollama lmstudio llamacpp gateway"
 complete -c nvpair-proxy -n "__fish_nvpair_proxy_using_subcommand healthcheck; and not __fish_seen_subcommand_from ollama lmstudio llamacpp gateway" -f -a "ollama lmstudio llamacpp gateway"

@@ -15,6 +15,8 @@ use nvpair_proxy::rules::pool::endpoint::Endpoint;
 use nvpair_proxy::rules::pool::record::PoolEngine;
 use nvpair_proxy::rules::units;
 
+use super::serve::format_parser;
+
 const AGENT_EXAMPLES: &str = "\
 Examples:
   NODE_KEY=ktms_node_… nvpair-proxy agent --proxy-addr gw.lan:9090 \\
@@ -79,7 +81,7 @@ pub struct AgentArgs {
     #[arg(long, value_name = "DURATION", value_parser = units::parse_duration)]
     pub sweep_interval: Option<Duration>,
     /// Form of the log on stderr
-    #[arg(long, value_name = "FORM", default_value = "text", value_parser = log_format)]
+    #[arg(long, value_name = "FORM", default_value = "text", value_parser = format_parser())]
     pub log_format: LogFormat,
 }
 
@@ -91,12 +93,4 @@ fn pool_engine() -> impl TypedValueParser<Value = PoolEngine> {
 /// Checked here as the registry checks it, kept as it was written.
 fn endpoint(text: &str) -> Result<String, String> {
     Endpoint::parse(text).map(|_| text.to_owned())
-}
-
-fn log_format(text: &str) -> Result<LogFormat, String> {
-    match text {
-        "text" => Ok(LogFormat::Text),
-        "json" => Ok(LogFormat::Json),
-        _ => Err("it is `text` or `json`".to_owned()),
-    }
 }

@@ -16,14 +16,18 @@ Examples:
 const CHECK_EXAMPLES: &str = "\
 Examples:
   nvpair-proxy config check
-  nvpair-proxy config check ./new.toml && cp new.toml ~/.config/nvpair-proxy/config.toml";
+  nvpair-proxy config check ./new.toml && cp new.toml ~/.config/nvpair-proxy/config.toml
+
+With --json: {schema_version, file, valid, errors: [{line, column, message}],
+  warnings: [{line?, column?, message}]}";
 
 const SHOW_EXAMPLES: &str = "\
 Examples:
   nvpair-proxy config show
   nvpair-proxy config show | grep -v '# default'       what differs from the defaults
 
-With --json: {schema_version, file, settings: {}, sources: {}, warnings: []}";
+With --json: {schema_version, file, settings, sources, warnings: []}; settings are as in the file,
+sources name each of them by its path.";
 
 const PATH_EXAMPLES: &str = "\
 Examples:
@@ -35,7 +39,9 @@ With --json: {schema_version, config: {path, exists}, state: {path, exists}, por
 
 const SCHEMA_EXAMPLES: &str = "\
 Examples:
-  nvpair-proxy config schema > config.schema.json";
+  nvpair-proxy config schema > config.schema.json
+
+It is JSON with or without --json.";
 
 const RELOAD_EXAMPLES: &str = "\
 Examples:

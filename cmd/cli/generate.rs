@@ -10,7 +10,10 @@ const GENERATE_EXAMPLES: &str = "\
 Examples:
   nvpair-proxy generate                   completions/ and man/ in this folder
   nvpair-proxy generate --check           fail if anything there is out of date
-  nvpair-proxy generate systemd --user    print a unit";
+  nvpair-proxy generate systemd --user    print a unit
+
+With --json: {schema_version, written: [], removed: []}, paths below the folder; with --check it is
+{schema_version, out_of_date: []}, and the exit code says the same.";
 
 /// `generate`.
 #[derive(Debug, Args)]
@@ -42,7 +45,9 @@ Examples:
   nvpair-proxy generate systemd --system --binary /usr/local/bin/nvpair-proxy |
     sudo tee /etc/systemd/system/nvpair-proxy.service
   nvpair-proxy generate systemd --agent --system |
-    sudo tee /etc/systemd/system/nvpair-proxy-agent.service";
+    sudo tee /etc/systemd/system/nvpair-proxy-agent.service
+
+With --json: {schema_version, name, text}, the file's usual name and what is in it";
 
 /// `generate systemd`.
 #[derive(Debug, Args)]
@@ -64,7 +69,9 @@ pub struct SystemdArgs {
 
 const LAUNCHD_EXAMPLES: &str = "\
 Examples:
-  nvpair-proxy generate launchd > ~/Library/LaunchAgents/nvpair-proxy.plist";
+  nvpair-proxy generate launchd > ~/Library/LaunchAgents/nvpair-proxy.plist
+
+With --json: {schema_version, name, text}, the file's usual name and what is in it";
 
 /// `generate launchd`.
 #[derive(Debug, Args)]

@@ -14,6 +14,7 @@ mod query;
 mod replay;
 mod serve;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, ColorChoice, Parser, Subcommand};
 use clap_complete::Shell;
 use nvpair_proxy::rules::engine::EngineId;
+use nvpair_proxy::rules::log_level::LogLevel;
 use nvpair_proxy::rules::units;
 
 pub use agent::AgentArgs;
@@ -86,15 +88,26 @@ pub struct Globals {
     /// Print one JSON document and nothing else on stdout
     #[arg(long, global = true)]
     pub json: bool,
-    /// Say more; for `serve`, log at debug
+    /// Say more; for `serve` and `agent`, log at debug
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub verbose: u8,
-    /// Say less: no confirmations; for `serve`, log warnings and errors only
+    /// Say less: no confirmations; for `serve` and `agent`, log warnings and errors only
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
     /// When to use colour; `auto` also obeys NO_COLOR
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub color: ColorChoice,
+}
+
+impl Globals {
+    /// The log's threshold that `-v` or `-q` is short for.
+    pub fn threshold(&self) -> Option<LogLevel> {
+        match (self.quiet, self.verbose) {
+            (true, _) => Some(LogLevel::Warn),
+            (false, 1..) => Some(LogLevel::Debug),
+            (false, 0) => None,
+        }
+    }
 }
 
 /// The subcommands.
@@ -186,7 +199,9 @@ pub struct SetPortArgs {
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
   nvpair-proxy completions bash > ~/.local/share/bash-completion/completions/nvpair-proxy
-  nvpair-proxy completions fish > ~/.config/fish/completions/nvpair-proxy.fish";
+  nvpair-proxy completions fish > ~/.config/fish/completions/nvpair-proxy.fish
+
+With --json: {schema_version, shell, script}";
 
 /// `completions`.
 #[derive(Debug, Args)]
@@ -204,7 +219,7 @@ pub struct CompleteArgs {
     pub within: Duration,
     /// Words of the line behind the program's name, the one under the cursor last
     #[arg(last = true)]
-    pub words: Vec<String>,
+    pub words: Vec<OsString>,
 }
 
 /// `demo-engine`.

@@ -48,6 +48,7 @@ const LIST_EXAMPLES: &str = "\
 Examples:
   nvpair-proxy nodes list
   nvpair-proxy nodes list --engine ollama
+  nvpair-proxy nodes list --watch         again every second, in place; with --json, JSON Lines
   nvpair-proxy nodes list --json | jq -r '.nodes[] | select(.state != \"healthy\") | .id'
 
 With --json: {schema_version, nodes: [{id, name, engine, kind, state, reason?, address?, pending,
@@ -55,9 +56,10 @@ With --json: {schema_version, nodes: [{id, name, engine, kind, state, reason?, a
   nodes: [{id, engine, endpoint, address, state, reason, drain, slots, leases, active_requests,
   queue_depth, models: [{id, context_length?, warm, ttft_ms?, tokens_per_second?, breaker?}],
   base_weight, weight, last_beat_age_ms, breaker: {state, failures, retry_in_ms?}, hardware?,
-  free_vram_bytes?, gpu_temperature_c?, gpu_utilization_percent?, key, agent_version}]}}
-kind is local, manual, peer or sample; state is healthy, unreachable or unknown; of a pool node healthy, suspect, circuit_broken,
-draining or offline.";
+  free_vram_bytes?, gpu_temperature_c?, gpu_utilization_percent?, key, agent_version}],
+  usage?: {file_lost?, collector?: {sent, queued, lost}}}}
+kind is local, manual, peer, sample or pool; state is healthy, unreachable, resting or unknown. Under
+pool, state is healthy, suspect, circuit_broken, draining or offline.";
 
 /// `nodes list`.
 #[derive(Debug, Default, Args)]
@@ -66,6 +68,9 @@ pub struct NodesListArgs {
     /// Only this facade
     #[arg(long, value_parser = engine_parser())]
     pub engine: Option<EngineId>,
+    /// Show them again every second, until Ctrl-C; redrawn in place on a terminal
+    #[arg(long)]
+    pub watch: bool,
 }
 
 const ADD_EXAMPLES: &str = "\

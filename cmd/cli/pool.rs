@@ -26,7 +26,7 @@ Examples:
   nvpair-proxy nodes resume rig-01
 
 The drain holds until `nodes resume`, also when the node registers again. With --wait it returns
-once no gateway has a request on it; Ctrl-C ends the waiting, not the drain.
+once no gateway has a request on it; Ctrl-C ends the waiting (exit code 130), not the drain.
 
 With --json: {schema_version, node}, the node as in `nodes list --json`";
 
@@ -36,7 +36,7 @@ With --json: {schema_version, node}, the node as in `nodes list --json`";
 pub struct DrainArgs {
     /// The node's id
     #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
-    pub id: String,
+    pub pool_node: String,
     /// Return when nothing runs on it any more
     #[arg(long)]
     pub wait: bool,
@@ -55,7 +55,7 @@ With --json: {schema_version, node}, the node as in `nodes list --json`";
 pub struct PoolNodeArgs {
     /// The node's id
     #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
-    pub id: String,
+    pub pool_node: String,
 }
 
 const KEYS_EXAMPLES: &str = "\

@@ -28,8 +28,9 @@ With --json: {schema_version,
     models: [], warm: []}],
   scheduler: {policy, generation, age_ms},
   workloads: {queued, running, completed, failed, cancelled}, providers: [],
-  door: {allowed_hosts: [], allowed_origins, allowed_cidrs: [], client_keys}, pool}
-providers are as `providers --json` has them. Times end in _at (Unix ms), spans in _ms;
+  door: {allowed_hosts: [], allowed_origins, allowed_cidrs: [], client_keys}, pool,
+  telemetry?: {collector?, problem?, sent, queued, dropped, admin?}}
+providers are as `providers --json` has them, pool as `nodes list --json`, or null. Times end in _at (Unix ms), spans in _ms;
 load = pending + pressure + reserved.";
 
 /// `status`.
@@ -64,7 +65,7 @@ workload are not there.
 --export writes what the journal has of finished workloads, a line of JSON each, oldest first: times,
 engine, model, path, length, nodes tried, outcome and counts, never content. The file is for its owner
 only (0600) and appears whole or not at all; an earlier export of that name is replaced, any other file
-is not.";
+is not. With --json, into a file: {schema_version, file, records, skipped_lines}";
 
 /// `workloads`.
 #[derive(Debug, Args)]

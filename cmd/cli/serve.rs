@@ -26,7 +26,11 @@ Examples:
   nvpair-proxy serve --engine ollama=11500        one facade on a chosen port
   nvpair-proxy serve --node ollama=http://tower.lan:11434 --node llamacpp=http://den:8080
   nvpair-proxy serve --demo                       sample engines, to look around
-  nvpair-proxy serve --broker                     driven over stdin and stdout by a parent";
+  nvpair-proxy serve --broker                     driven over stdin and stdout by a parent
+
+With --json: {schema_version, version, mode, socket, facades: [{engine, port, aliases: [], url,
+  nodes: []}], warnings: []}
+once it serves, in the place of the table; under a parent nothing but the link's frames.";
 
 /// `serve`.
 #[derive(Debug, Args)]
@@ -106,13 +110,8 @@ impl ServeArgs {
             .filter(|d| !d.as_os_str().is_empty())
     }
 
-    /// What the configuration needs to know. `-v` and `-q` are short for a threshold.
+    /// What the configuration needs to know.
     pub fn flags(&self, globals: &Globals) -> Flags {
-        let said = match (globals.quiet, globals.verbose) {
-            (true, _) => Some(LogLevel::Warn),
-            (false, 1..) => Some(LogLevel::Debug),
-            (false, 0) => None,
-        };
         Flags {
             config: self.config.clone(),
             engines: self.engines.clone(),
@@ -120,7 +119,7 @@ impl ServeArgs {
             aliases: self.aliases.clone(),
             response_header_timeout: self.response_header_timeout,
             max_request_bytes: self.max_request_bytes,
-            log_level: self.log_level.or(said),
+            log_level: self.log_level.or(globals.threshold()),
             log_format: self.log_format,
         }
     }
@@ -131,7 +130,7 @@ fn level_parser() -> impl TypedValueParser<Value = LogLevel> {
         .try_map(|s| LogLevel::parse(&s).ok_or("no such level"))
 }
 
-fn format_parser() -> impl TypedValueParser<Value = LogFormat> {
+pub(super) fn format_parser() -> impl TypedValueParser<Value = LogFormat> {
     PossibleValuesParser::new([LogFormat::Text, LogFormat::Json].map(LogFormat::as_str))
         .try_map(|s| LogFormat::parse(&s).ok_or("no such form"))
 }

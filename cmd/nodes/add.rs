@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use nvpair_proxy::control::client::ControlApiClient;
+use nvpair_proxy::rules::units::count;
 use nvpair_proxy::wire::control::{NodeAdded, NodeState};
 
 use crate::cli::{Globals, NodesAddArgs};
@@ -40,7 +41,7 @@ pub fn run(args: &NodesAddArgs, globals: &Globals) -> Result<ExitCode, CliError>
     if globals.json {
         output::print_json(&added)?;
     } else if !globals.quiet {
-        output::print(&told(&added))?;
+        output::say(&told(&added))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -51,13 +52,18 @@ fn told(added: &NodeAdded) -> String {
         false => "added",
     };
     let how = match (added.state, &added.reason) {
-        (NodeState::Healthy, _) => format!("it answers, with {}", count(added.models.len())),
+        (NodeState::Healthy, _) => {
+            format!("it answers, with {}", count(added.models.len(), "model"))
+        },
         (NodeState::Unreachable, reason) => format!(
             "it does not answer ({}), and is asked again every few seconds",
             reason.as_deref().unwrap_or("no reason is known")
         ),
         (NodeState::Unknown | NodeState::Resting, _) => {
-            format!("it is not probed; {} named", count(added.models.len()))
+            format!(
+                "it is not probed; {} named",
+                count(added.models.len(), "model")
+            )
         },
     };
     let kept = match added.saved {
@@ -65,18 +71,10 @@ fn told(added: &NodeAdded) -> String {
         false => " Not saved: it is gone when the daemon ends.",
     };
     let display = added.engine.spec().display;
-    let line = format!(
+    format!(
         "{display}: {what} {} at {}; {how}.{kept}",
         added.id, added.url
-    );
-    output::clean(&line) + "\n"
-}
-
-fn count(models: usize) -> String {
-    match models {
-        1 => "1 model".to_owned(),
-        n => format!("{n} models"),
-    }
+    )
 }
 
 /// The key in a file; no error repeats what is in it.
@@ -123,7 +121,7 @@ mod tests {
         };
         assert_eq!(
             told(&added),
-            "Ollama: added tower at http://tower:1; it answers, with 1 model.\n"
+            "Ollama: added tower at http://tower:1; it answers, with 1 model."
         );
         added.state = NodeState::Unreachable;
         added.reason = Some("connection refused".into());

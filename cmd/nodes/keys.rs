@@ -1,19 +1,17 @@
 //! `nodes keys`: the keys that workers register with.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Context;
 use nvpair_proxy::control::client::PoolApiClient;
 use nvpair_proxy::rules::pool::record::PoolEngine;
-use nvpair_proxy::rules::units::human_age;
 use nvpair_proxy::wire::pool::{KeyCreated, KeyInfo};
 
 use crate::cli::{Globals, KeyCreateArgs, KeyRevokeArgs, KeysArgs, KeysVerb};
+use crate::clock::{now_ms, since};
 use crate::connect::with_daemon;
 use crate::errors::CliError;
 use crate::output::{self, Fit, Look};
-use crate::status::now_ms;
 
 /// Runs it.
 pub fn run(args: &KeysArgs, globals: &Globals) -> Result<ExitCode, CliError> {
@@ -81,12 +79,7 @@ fn told(created: &KeyCreated, join: &str) -> String {
 
 /// The command that makes a worker join. What only the worker knows is written as it usually is.
 fn join(created: &KeyCreated, engine: PoolEngine) -> String {
-    let port = match engine {
-        PoolEngine::Ollama => 11434,
-        PoolEngine::LmStudio => 1234,
-        PoolEngine::LlamaCpp | PoolEngine::Tgi => 8080,
-        PoolEngine::Vllm | PoolEngine::OpenAi => 8000,
-    };
+    let port = engine.usual_port();
     let single = created.info.allow.iter().find(|a| !a.contains('/'));
     let host = match single {
         Some(address) if address.contains(':') => format!("[{}]", address.trim_matches(['[', ']'])),
@@ -123,13 +116,12 @@ fn row(key: &KeyInfo) -> [String; 5] {
         [] => none.to_owned(),
         some => output::list(some),
     };
-    let age = Duration::from_millis(now_ms().saturating_sub(key.created_at));
     [
         key.name.clone(),
         key.node_id.clone(),
         or(&key.allow, "where it registers from"),
         or(&key.models, "all"),
-        format!("{} ago", human_age(age)),
+        format!("{} ago", since(now_ms(), key.created_at)),
     ]
 }
 
@@ -147,7 +139,7 @@ fn revoke(args: &KeyRevokeArgs, globals: &Globals) -> Result<ExitCode, CliError>
             false => format!("node {node} was not registered"),
         };
         let line = format!("revoked {}; {then}", revoked.info.name);
-        output::print(&(output::clean(&line) + "\n"))?;
+        output::say(&line)?;
     }
     Ok(ExitCode::SUCCESS)
 }

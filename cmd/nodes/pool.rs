@@ -19,7 +19,7 @@ const PACE: Duration = Duration::from_millis(500);
 /// `nodes drain`.
 pub fn drain(args: &DrainArgs, globals: &Globals) -> Result<ExitCode, CliError> {
     let changed = attached(globals, async |client| {
-        let id = args.id.clone();
+        let id = args.pool_node.clone();
         let changed = client.ask(async |c| c.pool_drain(id).await).await?;
         match args.wait {
             true => until_idle(client, changed).await,
@@ -31,9 +31,7 @@ pub fn drain(args: &DrainArgs, globals: &Globals) -> Result<ExitCode, CliError> 
         return Ok(ExitCode::from(130));
     };
     if args.wait && !globals.json && !globals.quiet {
-        let text = format!("{}: nothing runs on it any more\n", args.id);
-        output::print(&output::clean(text.trim_end()))?;
-        output::print("\n")?;
+        output::say(&format!("{}: nothing runs on it any more", args.pool_node))?;
         return Ok(ExitCode::SUCCESS);
     }
     show(&changed, globals)
@@ -41,7 +39,7 @@ pub fn drain(args: &DrainArgs, globals: &Globals) -> Result<ExitCode, CliError> 
 
 /// `nodes resume`.
 pub fn resume(args: &PoolNodeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
-    let id = args.id.clone();
+    let id = args.pool_node.clone();
     let changed = with_daemon(globals, async |client| {
         client.ask(async |c| c.pool_resume(id).await).await
     })?;
@@ -50,7 +48,7 @@ pub fn resume(args: &PoolNodeArgs, globals: &Globals) -> Result<ExitCode, CliErr
 
 /// `nodes reset`.
 pub fn reset(args: &PoolNodeArgs, globals: &Globals) -> Result<ExitCode, CliError> {
-    let id = args.id.clone();
+    let id = args.pool_node.clone();
     let changed = with_daemon(globals, async |client| {
         client.ask(async |c| c.pool_reset(id).await).await
     })?;
@@ -94,7 +92,7 @@ fn show(changed: &PoolNodeChanged, globals: &Globals) -> Result<ExitCode, CliErr
             1 => "1 request runs on it".to_owned(),
             n => format!("{n} requests run on it"),
         };
-        output::print(&(output::clean(&format!("{}: {state}{why}; {runs}", node.id)) + "\n"))?;
+        output::say(&format!("{}: {state}{why}; {runs}", node.id))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -107,10 +105,8 @@ fn state(node: &PoolNodeStatus) -> String {
 pub fn table(pool: &PoolStatus, look: &Look) -> String {
     let mut text = String::new();
     if let Some(error) = &pool.store_error {
-        text.push_str(&format!(
-            "  not used now: {}\n",
-            output::clean(error.trim_end())
-        ));
+        let error = output::clean(error.trim_end());
+        text.push_str(&format!("  not used now: {error}\n"));
     }
     if pool.nodes.is_empty() {
         text.push_str(

@@ -32,8 +32,7 @@ pub fn run(args: &NodesRemoveArgs, globals: &Globals) -> Result<ExitCode, CliErr
         output::print_json(&gone)?;
     } else if !globals.quiet {
         let display = engine.spec().display;
-        output::print(&output::clean(&format!("{display}: removed {id}")))?;
-        output::print("\n")?;
+        output::say(&format!("{display}: removed {id}"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -7,15 +7,17 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use nvpair_proxy::rules::replay::{MOST, Pick};
+use nvpair_proxy::rules::units::count;
 use nvpair_proxy::wire::journal::{LineError, Record};
 use nvpair_proxy::wire::replay::Arrival;
 
 use crate::cli::ReplayArgs;
 use crate::errors::{CliError, Kind};
+use crate::output;
 
 /// A longer line is no record: the journal writes none.
 const LONGEST: usize = 64 * 1024;
@@ -126,39 +128,27 @@ impl Recording {
             told.push_str(&format!(
                 "warning: {} skipped: format version {version}, which another version of \
                  nvpair-proxy writes\n",
-                lines(*n)
+                count(*n, "line")
             ));
         }
         if self.malformed > 0 {
-            let n = lines(self.malformed);
+            let n = count(self.malformed, "line");
             told.push_str(&format!("warning: {n} skipped: no record of a journal\n"));
         }
         if self.torn {
             told.push_str("warning: the last line is torn and was skipped\n");
         }
-        tell(&told);
+        output::print_err(&told);
     }
 }
 
 /// Tells on stderr how many lines of the daemon's own journal it could not read.
 pub fn warn_of_journal(skipped: u64) {
     if skipped > 0 {
-        let n = lines(skipped);
-        tell(&format!(
+        let n = count(skipped, "line");
+        output::print_err(&format!(
             "warning: {n} of the journal skipped: torn, or of another version\n"
         ));
-    }
-}
-
-fn tell(text: &str) {
-    // Nobody is left to be told that stderr is closed.
-    drop(io::stderr().lock().write_all(text.as_bytes()));
-}
-
-fn lines(n: u64) -> String {
-    match n {
-        1 => "1 line".to_owned(),
-        n => format!("{n} lines"),
     }
 }
 

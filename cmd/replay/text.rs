@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::ids::JobId;
-use nvpair_proxy::rules::units::human_age;
+use nvpair_proxy::rules::units::{count, human_age};
 use nvpair_proxy::wire::replay::{DryReport, NodeShare, ReplayReport, SentReport, Side};
 
 use crate::cli::{Globals, ReplayArgs};
-use crate::output::{Fit, Look};
-use crate::output::{clean, dash};
+use crate::names::unique;
+use crate::output::{Fit, Look, clean, dash};
 
 /// Groups that are shown; with `-v` all are.
 const GROUPS: usize = 15;
@@ -65,8 +65,8 @@ fn dry_head(report: &ReplayReport, dry: &DryReport, over: &str, look: &Look) -> 
     };
     look.heading(&format!(
         "{} over {over}{pace}, against {} as {} now (nothing is sent)",
-        plural(report.workloads, "workload"),
-        plural(known, "node"),
+        count(report.workloads, "workload"),
+        count(known, "node"),
         if known == 1 { "it is" } else { "they are" },
     )) + "\n"
 }
@@ -95,12 +95,8 @@ fn dry_table(dry: &DryReport, look: &Look) -> String {
 
 /// A node's name where no other has it, else its id.
 fn node(dry: &DryReport, n: &NodeShare) -> String {
-    let mut others = dry.nodes.iter().filter(|o| o.node != n.node);
-    let alike = |o: &NodeShare| o.name.eq_ignore_ascii_case(&n.name) || o.node.as_str() == n.name;
-    let label = match n.name.is_empty() || others.any(alike) {
-        true => n.node.as_str(),
-        false => &n.name,
-    };
+    let all = dry.nodes.iter().map(|o| (&o.node, &*o.name));
+    let label = unique(&n.node, &n.name, all);
     match n.known {
         true => label.to_owned(),
         false => format!("{label} (not known here)"),
@@ -187,13 +183,13 @@ fn sent_report(report: &ReplayReport, sent: &SentReport, look: &Look) -> String 
         true => look.heading(&format!(
             "Stopped: {} of {} sent, {} of them came to an end in {took}",
             sent.sent,
-            plural(wanted, "workload"),
+            count(wanted, "workload"),
             sent.ended
         )),
         false => look.heading(&format!(
             "{} of {} sent in {took}, at {} times the recorded pace",
             sent.sent,
-            plural(wanted, "workload"),
+            count(wanted, "workload"),
             report.speed
         )),
     };
@@ -218,7 +214,7 @@ fn sent_report(report: &ReplayReport, sent: &SentReport, look: &Look) -> String 
     let skipped = sent.skipped.iter().map(|s| (&s.reason, s.workloads));
     text.push_str(&counted("Not sent", skipped));
     if sent.shortened > 0 {
-        let n = plural(sent.shortened, "request");
+        let n = count(sent.shortened, "request");
         text.push_str(&format!("{n} shortened to 1 MiB.\n"));
     }
     if sent.late_ms >= LATE_MS {
@@ -237,13 +233,6 @@ fn counted<'a>(what: &str, all: impl Iterator<Item = (&'a String, u64)>) -> Stri
     match all.as_slice() {
         [] => String::new(),
         all => format!("{what}: {}.\n", all.join(", ")),
-    }
-}
-
-fn plural(n: u64, what: &str) -> String {
-    match n {
-        1 => format!("1 {what}"),
-        n => format!("{n} {what}s"),
     }
 }
 

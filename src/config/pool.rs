@@ -22,6 +22,9 @@ use crate::rules::pool::limits::Limits;
 use crate::rules::pool::redis_address::RedisAddress;
 use crate::rules::units::parse_duration;
 
+/// Port of a registry where none is given.
+pub const REGISTRY_PORT: u16 = 9090;
+
 /// Where the pool keeps nodes and leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreSetting {
@@ -75,7 +78,7 @@ impl Default for PoolSettings {
         let d = Limits::default();
         let ms = Duration::from_millis;
         Self {
-            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 9090)),
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, REGISTRY_PORT)),
             tls: None,
             store: StoreSetting::Memory,
             heartbeat_ttl: ms(d.ttl_ms),
@@ -231,8 +234,11 @@ fn whole(text: &str, unit: u64) -> Result<Duration, String> {
     Ok(Duration::from_secs(seconds))
 }
 
-/// Seconds, or a duration with its unit.
-fn sweep(text: &str) -> Result<Duration, String> {
+/// A sweep interval as NODE_SWEEP_INTERVAL has it: seconds, or a duration with its unit.
+///
+/// # Errors
+/// It is neither.
+pub fn sweep(text: &str) -> Result<Duration, String> {
     whole(text, 1).or_else(|_| parse_duration(text).map_err(|e| e.to_string()))
 }
 

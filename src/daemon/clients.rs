@@ -18,7 +18,8 @@ use crate::store::client_usage::KeyUsage;
 const EVERY: Duration = Duration::from_secs(60);
 
 /// Why no keys are kept.
-pub const DEMO: &str = "a demonstration keeps no client keys";
+pub const DEMO: &str =
+    "a demonstration keeps no client keys; run `nvpair-proxy serve` without --demo";
 /// Why no keys are kept.
 pub const NO_SOCKET: &str = "client keys need the control socket: without it none could be revoked";
 /// Why no keys are kept.

@@ -1,6 +1,6 @@
 //! The one reader of commands: carries each out, answers it, and says what follows from it.
 //!
-//! Owns: the order of checks, answers and notices (control-plane facts, section 5).
+//! Owns: the order of checks, answers and notices, which a parent relies on.
 //! Leaves to others: decoding (`broker`, `control`), the state (`state`), sockets (`supervisor`).
 
 mod nodes;

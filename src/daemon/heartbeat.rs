@@ -14,6 +14,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::facade::Context;
+use crate::rules::units::count;
 use crate::state::lifetime::Phase;
 use crate::telemetry::manager::Manager;
 
@@ -73,12 +74,7 @@ fn line(places: &[String], under_way: u64, phase: Phase) -> String {
         (Phase::Running, []) => "no facade".to_owned(),
         (Phase::Running, places) => places.join(", "),
     };
-    let requests = if under_way == 1 {
-        "request"
-    } else {
-        "requests"
-    };
-    format!("{what}; {under_way} {requests} under way")
+    format!("{what}; {} under way", count(under_way, "request"))
 }
 
 #[cfg(test)]

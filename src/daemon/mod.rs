@@ -334,7 +334,8 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         commands: commands.clone(),
         director: None,
         stop: stop.clone(),
-        clients: shared.clients.clone(),
+        context: context.clone(),
+        manager: manager.clone(),
     };
     match driver {
         Driver::Stdio | Driver::Ipc(_) => {
@@ -343,7 +344,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
         },
         Driver::Standalone => {
             let asks = asks.unwrap_or_else(|| Asks::open(Book::unsaved()).1);
-            let options = director::Options::standard(&settings, jitter(), asks);
+            let options = director::Options::standard(&settings, Box::new(jitter), asks);
             let started = director::start(&settings, &machine, commands, queries, options).await?;
             reloader.director = Some(parts.joined(started, begun, opened));
         },
@@ -355,7 +356,7 @@ pub async fn run(options: Options, opened: impl FnOnce(Opened)) -> Result<Ended,
             let asks = asks.unwrap_or_else(|| Asks::open(Book::unsaved()).1);
             let options = director::Options {
                 places: Vec::new(),
-                ..director::Options::standard(&settings, jitter(), asks)
+                ..director::Options::standard(&settings, Box::new(jitter), asks)
             };
             let started = director::start(&settings, &machine, commands, queries, options).await?;
             parts.fleet = Some(fleet);
@@ -484,13 +485,11 @@ fn run_id(unix: Duration) -> RunId {
     RunId::from_bytes(bits.to_be_bytes())
 }
 
-fn jitter() -> director::Jitter {
+/// A number from 0 to 1 that nobody can foretell, to spread what would else come at once: each hasher of
+/// the standard library has keys of its own.
+fn jitter() -> f64 {
     use std::hash::{BuildHasher, RandomState};
-    let (key, mut n) = (RandomState::new(), 0u64);
-    Box::new(move || {
-        n += 1;
-        (key.hash_one(n) >> 11) as f64 / (1u64 << 53) as f64
-    })
+    (RandomState::new().hash_one(0u8) >> 11) as f64 / (1u64 << 53) as f64
 }
 
 fn machine_name() -> String {

@@ -23,16 +23,18 @@ use crate::config::file::{FileError, placed};
 use crate::config::paths::{config_file, process_env};
 use crate::config::settings::{self, Flags, Settings, SettingsError};
 use crate::director::Changes;
+use crate::facade::Context;
 use crate::net::watched::{News, Watched};
 use crate::rules::log_level::LogLevel;
-use crate::state::clients::Clients;
 use crate::state::command::{Apply, Command, Commands, Responder};
+use crate::state::lifetime::Phase;
 use crate::state::settings::RequestSettings;
+use crate::telemetry::manager::Manager;
 use crate::wire::control::{ConfigReloaded, SCHEMA_VERSION};
 use crate::wire::jsonrpc::{CommandError, ErrorCode};
 
-use super::clients;
 use super::shutdown::Stop;
+use super::{clients, heartbeat};
 
 /// Between two looks at the file. A change counts when the next look finds it unchanged, so that a
 /// file that is being written is not read half.
@@ -92,8 +94,11 @@ pub struct Reloader {
     pub director: Option<Changes>,
     /// Ends the daemon with its terminal.
     pub stop: Stop,
-    /// Callers with a key, without whom networks let nobody in.
-    pub clients: Arc<Clients>,
+    /// The running parts: callers with a key, without whom networks let nobody in, and what the manager
+    /// is told.
+    pub context: Arc<Context>,
+    /// Told of a reload's begin and end.
+    pub manager: Manager,
 }
 
 impl Reloader {
@@ -136,8 +141,27 @@ impl Reloader {
             .or_else(|| config_file(&process_env))
     }
 
-    /// Reads the file and puts it in force, or logs and tells every error and changes nothing.
+    /// Reloads, and keeps the service manager informed: it waits for a reload that it asked for itself,
+    /// so that a bad file has to end one too. A look that finds nothing new is none.
     async fn reload(&self, why: &str) -> Result<ConfigReloaded, CommandError> {
+        let mut begun = Begun::default();
+        if ![CHANGED, FIRST].contains(&why) {
+            begun.tell(&self.manager);
+        }
+        let done = self.read_and_apply(why, &mut begun).await;
+        if begun.0 {
+            let status = heartbeat::summary(&self.context, Phase::Running);
+            self.manager.ready(&status);
+        }
+        done
+    }
+
+    /// Reads the file and puts it in force, or logs and tells every error and changes nothing.
+    async fn read_and_apply(
+        &self,
+        why: &str,
+        begun: &mut Begun,
+    ) -> Result<ConfigReloaded, CommandError> {
         let flags = self.flags.clone();
         let read = tokio::task::spawn_blocking(move || settings::load(&flags, &process_env)).await;
         let read = read.map_err(|_| {
@@ -159,7 +183,10 @@ impl Reloader {
                 told.applied = true;
                 return Ok(told);
             },
-            Ok(new) => self.put_in_force(new, &mut told).await?,
+            Ok(new) => {
+                begun.tell(&self.manager);
+                self.put_in_force(new, &mut told).await?;
+            },
             // The start has said so, and under a broker goes on without the file.
             Err(_) if why == FIRST => return Ok(told),
             Err(e) => told.errors = errors(&e),
@@ -195,7 +222,7 @@ impl Reloader {
         told.warnings.extend(failed);
         let requests = RequestSettings::from(&*new);
         told.warnings
-            .extend(clients::advice(&requests, &self.clients));
+            .extend(clients::advice(&requests, &self.context.shared.clients));
         (told.changed, told.restart) = (changed.live, changed.restart);
         match &self.director {
             Some(director) => told.warnings.extend(director.apply(new.clone()).await),
@@ -206,6 +233,18 @@ impl Reloader {
         self.settings.send_replace(new);
         told.applied = true;
         Ok(())
+    }
+}
+
+/// Whether the manager was told that a reload began.
+#[derive(Default)]
+struct Begun(bool);
+
+impl Begun {
+    fn tell(&mut self, manager: &Manager) {
+        if !std::mem::replace(&mut self.0, true) {
+            manager.reloading();
+        }
     }
 }
 

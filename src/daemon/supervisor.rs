@@ -138,12 +138,7 @@ pub struct Reached {
 fn beyond(facade: Facade, socket: TcpListener, ip: IpAddr) -> AbortHandle {
     let engine = facade.state.engine();
     let task = tokio::spawn(async move {
-        let accepting = AssertUnwindSafe(accept(facade, socket)).catch_unwind();
-        let reason = match accepting.await {
-            Ok(Err(e)) => e.to_string(),
-            Ok(Ok(never)) => match never {},
-            Err(_) => "its accept loop panicked".to_owned(),
-        };
+        let reason = accept_until_it_ends(facade, socket).await;
         tracing::warn!(%engine, %ip, reason, "a listener beyond loopback ended");
     });
     task.abort_handle()
@@ -157,14 +152,7 @@ fn watch(
 ) -> AbortHandle {
     let engine = facade.state.engine();
     let task = tokio::spawn(async move {
-        let ended = AssertUnwindSafe(accept(facade, socket))
-            .catch_unwind()
-            .await;
-        let reason = match ended {
-            Ok(Err(e)) => e.to_string(),
-            Ok(Ok(never)) => match never {},
-            Err(_) => "its accept loop panicked".to_owned(),
-        };
+        let reason = accept_until_it_ends(facade, socket).await;
         // Nobody reads it any more only while everything ends.
         drop(died.send(Died {
             engine,
@@ -175,13 +163,21 @@ fn watch(
     task.abort_handle()
 }
 
+/// Serves a socket for as long as that goes; says why it ended.
+async fn accept_until_it_ends(facade: Facade, socket: TcpListener) -> String {
+    let accepting = AssertUnwindSafe(accept(facade, socket)).catch_unwind();
+    match accepting.await {
+        Ok(Err(e)) => e.to_string(),
+        Ok(Ok(never)) => match never {},
+        Err(_) => "its accept loop panicked".to_owned(),
+    }
+}
+
 /// Binds all of these addresses, or none.
 ///
 /// # Errors
 /// The first one that could not be bound, and why.
-pub fn bind_all(
-    addresses: &[SocketAddr],
-) -> Result<Vec<TcpListener>, (SocketAddr, std::io::Error)> {
-    let bind = |a: &SocketAddr| crate::net::listen::bind_one(*a).map_err(|e| (*a, e));
+pub fn bind_all(addresses: &[SocketAddr]) -> Result<Vec<TcpListener>, (SocketAddr, io::Error)> {
+    let bind = |a: &SocketAddr| listen::bind_one(*a).map_err(|e| (*a, e));
     addresses.iter().map(bind).collect()
 }

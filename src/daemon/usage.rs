@@ -12,6 +12,7 @@ use time::format_description::well_known::Iso8601;
 use time::format_description::well_known::iso8601::{Config, EncodedConfig, TimePrecision};
 use uuid::Uuid;
 
+use super::jitter;
 use crate::config::pool::PoolSettings;
 use crate::net::client_tls::ClientTls;
 use crate::net::usage_collector::{Collector, CollectorAddress, Sending};
@@ -171,11 +172,6 @@ fn moment(unix_ms: u64) -> String {
     let at = OffsetDateTime::from_unix_timestamp_nanos(nanos).ok();
     at.and_then(|at| at.format(&Iso8601::<MOMENT>).ok())
         .unwrap_or_default()
-}
-
-fn jitter() -> f64 {
-    use std::hash::{BuildHasher, RandomState};
-    (RandomState::new().hash_one(0u8) >> 11) as f64 / (1u64 << 53) as f64
 }
 
 #[cfg(test)]

@@ -15,6 +15,9 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
 use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Iso8601;
+use time::format_description::well_known::iso8601::{Config, EncodedConfig, TimePrecision};
 
 use super::behind::BehindRun;
 use super::sample::SampleRun;
@@ -466,29 +469,17 @@ fn unix(t: SystemTime) -> u64 {
         .map_or(0, |d| d.as_secs())
 }
 
-/// A moment as Ollama writes it: UTC with nanoseconds.
+/// How Ollama writes a moment: UTC with nanoseconds.
+const MOMENT: EncodedConfig = Config::DEFAULT
+    .set_time_precision(TimePrecision::Second {
+        decimal_digits: std::num::NonZero::new(9),
+    })
+    .encode();
+
+/// A moment as Ollama writes it; empty for one beyond any calendar.
 pub(super) fn rfc3339(t: SystemTime) -> String {
-    let since = t.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    // Civil date from a day count, eras of 400 years that begin on 1 March.
-    let z = days + 719_468;
-    let day_of_era = z % 146_097;
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 {
-        shifted + 3
-    } else {
-        shifted - 9
-    };
-    let year = year_of_era + z / 146_097 * 400 + u64::from(month <= 2);
-    let (h, m, s) = (second / 3600, second / 60 % 60, second % 60);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}.{:09}Z",
-        since.subsec_nanos()
-    )
+    let moment = OffsetDateTime::from(t).format(&Iso8601::<MOMENT>);
+    moment.unwrap_or_default()
 }
 
 /// The answer as a stream: one piece a token.

@@ -52,7 +52,7 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// The product's times (product.md section 3), spread by `jitter`.
+    /// The usual times, spread by `jitter`.
     pub fn standard(jitter: Jitter) -> Self {
         Self {
             interval: Duration::from_secs(5),

@@ -1,4 +1,4 @@
-//! Layer 6: the driver when there is no broker (product.md section 3).
+//! Layer 6: the driver when there is no broker.
 //!
 //! Owns: enabling facades, and composing the parts: `plan` decides, `local` and `probe` look,
 //! `keeper` keeps the nodes. Leaves to others: carrying commands out (`daemon`), choosing between
@@ -46,7 +46,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// The product's times, and every place where an engine may be.
+    /// The usual times, and every place where an engine may be.
     pub fn standard(settings: &Settings, jitter: Jitter, asks: Asks) -> Self {
         Self {
             timing: Timing::standard(jitter),

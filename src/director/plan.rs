@@ -1,6 +1,6 @@
 //! What the director decides: names of nodes, ports of facades, words of the start-up table.
 //!
-//! Owns: those rules (product.md section 3). Pure.
+//! Owns: those rules. Pure.
 //! Leaves to others: looking (`local`, `probe`), asking the daemon (`mod`).
 
 use std::collections::BTreeMap;

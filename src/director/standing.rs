@@ -30,7 +30,7 @@ impl Standing {
                 self.answered = true;
                 self.misses = 0;
                 self.reason = None;
-                // Optional answers that failed once leave what was known (R68).
+                // Optional answers that failed once leave what was known.
                 self.reading = Reading {
                     models: reading.models.or(self.reading.models.take()),
                     warm: reading.warm.or(self.reading.warm.take()),

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::{Finding, Level};
 use crate::net::members::Members;
+use crate::rules::units::count;
 
 /// Judges the folder; without one there is nothing to trust.
 pub fn trust(folder: Option<&Path>) -> Finding {
@@ -57,7 +58,10 @@ pub fn trust(folder: Option<&Path>) -> Finding {
     let others = names.iter().filter(|n| **n != me.principal).count();
     finding(
         Level::Ok,
-        format!("{shown} makes this machine a member that knows {others} others"),
+        format!(
+            "{shown} makes this machine a member that knows {}",
+            count(others, "other")
+        ),
     )
 }
 

@@ -21,6 +21,7 @@ use crate::rules::engine::EngineId;
 use crate::rules::ingress::Refusal;
 use crate::rules::inventory;
 use crate::rules::port::{self, PortRequest};
+use crate::rules::units::count;
 use crate::store::ports::Ports;
 use crate::wire::control::{Mode, NodeKind, NodeState, NodeStatus, Status};
 
@@ -232,7 +233,8 @@ fn known(node: &NodeStatus, version: Option<String>) -> Finding {
     let what = format!("{display}{} on {name}", told(version));
     match (node.state, &node.reason) {
         (NodeState::Healthy, _) => {
-            let text = format!("{what} is healthy, with {} models", node.models.len());
+            let models = count(node.models.len(), "model");
+            let text = format!("{what} is healthy, with {models}");
             Finding::new("node", Level::Ok, text)
         },
         (NodeState::Unknown, _) => {
@@ -261,12 +263,8 @@ fn asked(node: &NodeSetting, answer: Result<Reading, Miss>, version: Option<Stri
     match answer {
         Ok(reading) => {
             let models = reading.models.or_else(|| node.models.clone());
-            let count = models.map_or(0, |m| m.len());
-            Finding::new(
-                "node",
-                Level::Ok,
-                format!("{what} answers, with {count} models"),
-            )
+            let models = count(models.map_or(0, |m| m.len()), "model");
+            Finding::new("node", Level::Ok, format!("{what} answers, with {models}"))
         },
         Err(Miss::Silent(reason)) => unreachable(&what, &reason),
         Err(Miss::Facade) => unreachable(&what, FACADE),

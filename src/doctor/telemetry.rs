@@ -8,6 +8,7 @@ use tokio::time::timeout;
 
 use super::{Finding, Level, limits};
 use crate::config::settings::Settings;
+use crate::rules::units::count;
 use crate::wire::control::{Status, TelemetryStatus};
 
 const CHECK: &str = "telemetry";
@@ -30,7 +31,7 @@ fn told(t: &TelemetryStatus) -> Option<Finding> {
     let collector = t.collector.as_ref()?;
     let lost = match t.dropped {
         0 => String::new(),
-        n => format!(", {n} spans were lost"),
+        n => format!(", lost {}", count(n, "span")),
     };
     Some(match &t.problem {
         Some(problem) => Finding::new(
@@ -42,7 +43,7 @@ fn told(t: &TelemetryStatus) -> Option<Finding> {
         None => Finding::new(
             CHECK,
             Level::Ok,
-            format!("{collector} took {} spans{lost}", t.sent),
+            format!("{collector} took {}{lost}", count(t.sent, "span")),
         ),
     })
 }
@@ -79,10 +80,7 @@ mod tests {
         t.dropped = 2;
         let found = told(&t).unwrap();
         assert_eq!(found.level, Level::Warning);
-        assert!(
-            found.text.contains("HTTP 404, 2 spans were lost"),
-            "{found:?}"
-        );
+        assert!(found.text.contains("HTTP 404, lost 2 spans"), "{found:?}");
         assert!(found.remedy.is_some() && dialled("c:1", false).remedy.is_some());
         assert_eq!(dialled("c:1", true).level, Level::Ok);
     }

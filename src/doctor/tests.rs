@@ -106,7 +106,7 @@ async fn without_a_daemon_everything_is_looked_at() {
         (Level::Ok, Level::Warning)
     );
     assert!(
-        nodes[0].text.contains("0.9.1") && nodes[0].text.contains("1 models"),
+        nodes[0].text.contains("0.9.1") && nodes[0].text.contains("1 model"),
         "{nodes:?}"
     );
     assert!(nodes[1].text.contains("connection refused"), "{nodes:?}");

@@ -1,4 +1,4 @@
-//! Layer 4: replaying recorded workloads, and handing them out (product section 6).
+//! Layer 4: replaying recorded workloads, and handing them out.
 //!
 //! Owns: the replays that are prepared or under way, their limits and their end. Leaves to others:
 //! what is recorded (`source`), the two kinds of replay (`dry`, `send`), the calls (`control`).

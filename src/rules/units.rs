@@ -4,6 +4,7 @@
 //! Leaves to others: what a value means where it is used (`0` = off is said by the caller).
 //! Go's syntax, because the original's flags and everybody's scripts for it are written in it.
 
+use std::fmt;
 use std::time::Duration;
 
 /// Why a text is no duration.
@@ -194,6 +195,12 @@ pub fn size_text(bytes: u64) -> String {
     bytes.to_string()
 }
 
+/// So many of something: `1 model`, `2 models`.
+pub fn count<N: Copy + PartialEq + From<u8> + fmt::Display>(n: N, what: &str) -> String {
+    let s = if n == N::from(1) { "" } else { "s" };
+    format!("{n} {what}{s}")
+}
+
 /// A span as a table shows it: `4s`, `2m`, `2h 14m`, `3d 5h`.
 pub fn human_age(span: Duration) -> String {
     let s = span.as_secs();
@@ -230,6 +237,14 @@ pub fn human_size(bytes: u64) -> String {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn one_is_one_and_anything_else_is_several() {
+        for (n, want) in [(0_u64, "0 files"), (1, "1 file"), (2, "2 files")] {
+            assert_eq!(count(n, "file"), want);
+        }
+        assert_eq!(count(1_usize, "model"), "1 model");
+    }
 
     #[test]
     fn durations_are_read_as_go_reads_them() {

@@ -62,7 +62,18 @@ impl Manager {
         self.watchdog.filter(|limit| !limit.is_zero())
     }
 
-    /// The listeners are open. `status` is one line.
+    /// The configuration is being read again; [`Self::ready`] ends that, whatever came of it.
+    ///
+    /// With the moment, which is how a unit of `Type=notify-reload` tells this reload from an earlier one.
+    pub fn reloading(&self) {
+        match NotifyState::monotonic_usec_now() {
+            Ok(now) => self.tell(&[NotifyState::Reloading, now]),
+            // Without the moment such a unit would call the reload failed.
+            Err(e) => tracing::debug!(reason = %e, "the service manager was not told of a reload"),
+        }
+    }
+
+    /// The listeners are open, or a reload is over. `status` is one line.
     pub fn ready(&self, status: &str) {
         self.tell(&[NotifyState::Ready, NotifyState::Status(status)]);
     }

@@ -23,6 +23,7 @@ fn every_call_says_which_socket_and_how_to_start_a_daemon() {
         &["nodes", "add", "ollama=http://tower:1"],
         &["nodes", "remove", "tower"],
         &["status", "--watch"],
+        &["nodes", "list", "--watch"],
         &["workloads", "--follow"],
     ] {
         let said = world.run(args);

@@ -34,6 +34,13 @@ fn names_are_those_of_the_daemon_and_of_the_engine_on_the_line() {
     ] {
         assert_eq!(names(&world, line), want, "{line:?}");
     }
+    for verb in ["drain", "resume", "reset"] {
+        let line = ["nodes", verb, ""];
+        assert_eq!(names(&world, &line), [""; 0], "{verb}: there is no pool");
+        world.everything();
+        assert_eq!(names(&world, &line), ["rig-01"], "{verb}");
+        world.no_pool();
+    }
     let socket = world.socket();
     let socket = socket.to_str().unwrap();
     let elsewhere = World::new();
@@ -66,6 +73,19 @@ fn a_place_without_such_names_is_told_by_the_exit_code() {
 }
 
 #[test]
+fn a_word_that_is_no_text_costs_no_words_on_stderr() {
+    use std::os::unix::ffi::OsStrExt;
+    let world = World::with_daemon();
+    let mut command = world.command(&["complete", "--within", "1m", "--", "select", "ollama"]);
+    let output = command
+        .arg(std::ffi::OsStr::from_bytes(b"to\xff"))
+        .output()
+        .unwrap();
+    assert_eq!((output.status.code(), output.stderr), (Some(0), vec![]));
+    assert_eq!(output.stdout, b"this-pc\ntower.lan\n");
+}
+
+#[test]
 fn units_name_the_binary_and_are_for_a_user_or_the_machine() {
     let world = World::new();
     let binary = ["--binary", "/opt/a b/nvpair-proxy"];
@@ -89,7 +109,16 @@ fn units_name_the_binary_and_are_for_a_user_or_the_machine() {
     assert!(plist.contains("<string>/opt/a b/nvpair-proxy</string>"));
     let log = world.path().join("Library/Logs/nvpair-proxy.log");
     assert!(plist.contains(log.to_str().unwrap()), "{plist}");
+    let json = world.run(&["generate", "systemd", "--json"]).json();
+    assert_eq!(json["name"], "nvpair-proxy.service");
     let own = world.run(&["generate", "systemd"]).out;
+    assert_eq!(json["text"], *own);
+    let json = world
+        .run(&["generate", "systemd", "--agent", "--json"])
+        .json();
+    assert_eq!(json["name"], "nvpair-proxy-agent.service");
+    let json = world.run(&["generate", "launchd", "--json"]).json();
+    assert_eq!(json["name"], "nvpair-proxy.plist");
     assert!(own.contains(env!("CARGO_BIN_EXE_nvpair-proxy")), "{own}");
     let relative = world.run(&["generate", "systemd", "--binary", "here"]);
     assert_eq!(relative.code, 2);
@@ -112,6 +141,11 @@ fn every_shell_has_a_script_without_any_daemon() {
         assert!(said.out.contains("socket"), "{shell}");
         assert!(said.out.contains("generate"), "{shell}");
         assert!(!said.out.contains("demo-engine"), "{shell}");
+        let json = world.run(&["--json", "completions", shell]).json();
+        assert_eq!(
+            (&json["shell"], &json["script"]),
+            (&shell.into(), &(*said.out).into())
+        );
     }
     assert_eq!(world.run(&["completions", "tcsh"]).code, 2);
 }
@@ -126,7 +160,21 @@ fn generate_writes_the_same_twice_and_check_finds_a_changed_file() {
     std::fs::write(world.path().join("man/stray.1"), "").unwrap();
     let said = world.run(&["generate", "--check", dir]);
     assert_eq!(said.code, 1);
-    assert_eq!(said.err, "error: out of date: man/stray.1\n");
+    let told = format!("error: out of date: man/stray.1\n   try: nvpair-proxy generate {dir}\n");
+    assert_eq!(said.err, told);
+    let json = world.run(&["generate", "--check", dir, "--json"]);
+    assert_eq!((json.code, json.err.as_str()), (1, ""));
+    let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(json["out_of_date"], serde_json::json!(["man/stray.1"]));
+    let json = world.run(&["generate", dir, "--json"]).json();
+    assert_eq!(json["removed"], serde_json::json!(["man/stray.1"]));
+    let written = json["written"].as_array().unwrap();
+    assert!(
+        written.contains(&"completions/nvpair-proxy.bash".into()),
+        "{json}"
+    );
+    let json = world.run(&["generate", "--check", dir, "--json"]).json();
+    assert_eq!(json["out_of_date"], serde_json::json!([]));
     assert_eq!(world.run(&["generate", dir]).code, 0);
     assert_eq!(world.run(&["generate", "--check", dir]).code, 0);
 }

@@ -1,4 +1,4 @@
-//! What goes on until it is ended: `workloads --follow` and `status --watch`.
+//! What goes on until it is ended: `workloads --follow`, `status --watch`, `nodes list --watch`.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Stdio};
@@ -106,10 +106,12 @@ fn a_reader_that_goes_ends_it_well() {
         std::thread::yield_now();
     };
     assert_eq!(code, Some(0));
-    let mut live = Live::start(&world, &["status", "--watch"]);
-    live.line();
-    drop(live.out.take());
-    assert_eq!(live.child.wait().unwrap().code(), Some(0));
+    for args in [&["status", "--watch"][..], &["nodes", "list", "--watch"]] {
+        let mut live = Live::start(&world, args);
+        live.line();
+        drop(live.out.take());
+        assert_eq!(live.child.wait().unwrap().code(), Some(0), "{args:?}");
+    }
 }
 
 #[cfg(target_os = "linux")]
@@ -136,19 +138,41 @@ fn a_daemon_that_ends_is_told() {
 #[test]
 fn watch_repeats_the_tables_or_writes_json_lines() {
     let world = World::with_daemon();
-    let mut json = Live::start(&world, &["status", "--watch", "--json"]);
-    let mut text = Live::start(&world, &["status", "--watch"]);
-    for _ in 0..2 {
-        assert_eq!(json.json()["schema_version"], 1);
+    for (args, head) in [
+        (&["status", "--watch"][..], "Facades"),
+        (&["nodes", "list", "--watch"], "  NODE "),
+    ] {
+        let mut json = Live::start(&world, &[args, &["--json"]].concat());
+        let mut text = Live::start(&world, args);
+        for _ in 0..2 {
+            let document = json.json();
+            assert_eq!(document["schema_version"], 1);
+            assert_eq!(document["nodes"].as_array().unwrap().len(), 4);
+        }
+        assert_eq!(json.interrupt(), Some(0));
+        let mut lines = vec![text.line()];
+        while lines.iter().filter(|l| l.starts_with(head)).count() < 2 {
+            let line = text.line();
+            assert!(!line.contains('\x1b'), "a pipe is no terminal: {line:?}");
+            lines.push(line);
+        }
+        // One text after the other, an empty line between.
+        assert!(lines[0].starts_with(head), "{lines:?}");
+        assert_eq!(lines[lines.len() - 2], "\n", "{lines:?}");
+        assert_eq!(text.interrupt(), Some(0));
     }
-    assert_eq!(json.interrupt(), Some(0));
-    let mut seen = 0;
-    while seen < 2 {
-        let line = text.line();
-        assert!(!line.contains('\x1b'), "a pipe is no terminal: {line:?}");
-        seen += usize::from(line.starts_with("Facades"));
-    }
-    assert_eq!(text.interrupt(), Some(0));
+}
+
+#[test]
+fn watch_of_one_facade_s_nodes_shows_no_others() {
+    let world = World::with_daemon();
+    let args = ["nodes", "list", "--watch", "--engine", "lmstudio", "--json"];
+    let mut live = Live::start(&world, &args);
+    let document = live.json();
+    let nodes = document["nodes"].as_array().unwrap();
+    let ids: Vec<_> = nodes.iter().map(|n| n["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["uuid-1", "uuid-2"]);
+    assert_eq!(live.interrupt(), Some(0));
 }
 
 #[test]

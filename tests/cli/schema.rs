@@ -122,6 +122,10 @@ fn key(text: &mut Peekable<Chars>) -> (String, (bool, Shape)) {
 #[test]
 fn the_documents_are_what_the_help_says() {
     let world = World::with_daemon();
+    world.everything();
+    let dir = world.path().join("generated");
+    let dir = dir.to_str().unwrap();
+    let checked = format!("--check {dir}");
     for (sub, args) in [
         ("status", ""),
         ("select", "ollama tower"),
@@ -138,6 +142,13 @@ fn the_documents_are_what_the_help_says() {
         ("doctor", ""),
         ("healthcheck", ""),
         ("healthcheck", "llamacpp"),
+        ("config check", ""),
+        ("config show", ""),
+        ("config path", ""),
+        ("completions", "bash"),
+        ("generate", dir),
+        ("generate systemd", ""),
+        ("generate launchd", ""),
     ] {
         let words = || sub.split(' ').chain(args.split_whitespace());
         let help = world
@@ -149,6 +160,17 @@ fn the_documents_are_what_the_help_says() {
         assert_eq!(document["schema_version"], 1, "{sub}");
         Shape::in_help(&help).check(&document, sub);
     }
+    let said = world.run(
+        &[
+            &["generate", "--json"],
+            &*checked.split(' ').collect::<Vec<_>>(),
+        ]
+        .concat(),
+    );
+    assert_eq!(
+        said.json(),
+        serde_json::json!({"schema_version": 1, "out_of_date": []})
+    );
 }
 
 #[test]

@@ -80,6 +80,31 @@ fn the_version_is_on_stdout_in_both_spellings() {
     }
 }
 
+/// What cannot be written is a failure, also where clap writes; a reader that went is none.
+#[cfg(target_os = "linux")]
+#[test]
+fn help_on_a_full_disk_is_code_1_and_without_a_reader_0() {
+    let world = World::new();
+    for args in [&["--help"][..], &["--version"], &["status", "--help"]] {
+        let full = std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        let output = world.command(args).stdout(full).output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {err}");
+        assert!(err.contains("is the disk full?"), "{args:?}: {err}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = world.command(args).stdout(writer).output().unwrap();
+        assert_eq!(
+            (output.status.code(), output.stderr),
+            (Some(0), vec![]),
+            "{args:?}"
+        );
+    }
+}
+
 #[test]
 fn help_names_every_subcommand_and_exit_code_and_hides_what_is_internal() {
     let help = World::new().run(&["--help"]);

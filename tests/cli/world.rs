@@ -14,6 +14,7 @@ use nvpair_proxy::state::query::Queries;
 use nvpair_proxy::wire::broker::{NodeRecord, Stats, WorkloadState};
 use nvpair_proxy::wire::control::*;
 use nvpair_proxy::wire::jsonrpc::CommandError;
+use nvpair_proxy::wire::pool::PoolStatus;
 
 /// What one run of the command said.
 pub struct Said {
@@ -66,6 +67,21 @@ impl World {
         let queries = &world.daemon.as_ref().unwrap().queries;
         *queries.schema.lock().unwrap() = version;
         world
+    }
+
+    /// The daemon has a pool and telemetry from now on.
+    pub fn everything(&self) {
+        self.set_everything(true);
+    }
+
+    /// The daemon has neither any more.
+    pub fn no_pool(&self) {
+        self.set_everything(false);
+    }
+
+    fn set_everything(&self, on: bool) {
+        let queries = &self.daemon.as_ref().unwrap().queries;
+        *queries.everything.lock().unwrap() = on;
     }
 
     /// The commands the daemon got.
@@ -213,6 +229,7 @@ struct Canned {
     filter: Mutex<Option<WorkloadFilter>>,
     feed: Feed,
     schema: Mutex<u32>,
+    everything: Mutex<bool>,
 }
 
 impl Default for Canned {
@@ -221,6 +238,7 @@ impl Default for Canned {
             filter: Mutex::default(),
             feed: Feed::default(),
             schema: Mutex::new(SCHEMA_VERSION),
+            everything: Mutex::default(),
         }
     }
 }
@@ -279,6 +297,25 @@ fn workload(engine_id: &str, id: u64, state: WorkloadState) -> Workload {
     }
 }
 
+/// With every key that it can have.
+fn pool() -> PoolStatus {
+    serde_json::from_value(serde_json::json!({
+        "listen": "127.0.0.1:9090", "tls": false, "store": "memory", "store_error": "it is down",
+        "nodes": [{
+            "id": "rig-01", "engine": "vllm", "endpoint": "http://10.0.0.7:8000/v1",
+            "address": "10.0.0.7:8000", "state": "healthy", "reason": "", "drain": false,
+            "slots": 4, "leases": 1, "active_requests": 2, "queue_depth": 3, "base_weight": 4,
+            "weight": 17, "last_beat_age_ms": 2500, "key": "rig", "agent_version": "0.1.0",
+            "breaker": {"state": "open", "failures": 5, "retry_in_ms": 100},
+            "models": [{"id": "qwen3:8b", "context_length": 8192, "warm": true, "ttft_ms": 120.4,
+                "tokens_per_second": 45.26, "breaker": {"state": "closed", "failures": 0}}],
+            "free_vram_bytes": 1, "gpu_temperature_c": 60.0, "gpu_utilization_percent": 5.0,
+        }],
+        "usage": {"file_lost": 0, "collector": {"sent": 1, "queued": 0, "lost": 0}},
+    }))
+    .unwrap()
+}
+
 fn entry(at_ms: u64, event: &str, node: Option<&str>, detail: &str) -> TimelineEntry {
     TimelineEntry {
         at_ms,
@@ -314,6 +351,7 @@ impl Queries for Canned {
     }
 
     fn status(&self) -> Status {
+        let everything = *self.everything.lock().unwrap();
         Status {
             schema_version: *self.schema.lock().unwrap(),
             daemon: self.info(),
@@ -347,8 +385,13 @@ impl Queries for Canned {
             },
             providers: vec![],
             door: Default::default(),
-            pool: None,
-            telemetry: None,
+            pool: everything.then(pool),
+            telemetry: everything.then(|| TelemetryStatus {
+                collector: Some("http://127.0.0.1:4318/v1".into()),
+                problem: Some("connection refused".into()),
+                admin: Some("127.0.0.1:9464".into()),
+                ..TelemetryStatus::default()
+            }),
         }
     }
 

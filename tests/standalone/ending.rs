@@ -1,4 +1,4 @@
-//! How a standalone daemon ends (product section 8, signals).
+//! How a standalone daemon ends: signals, the drain, what is cut.
 
 use std::net::TcpStream;
 

@@ -77,7 +77,9 @@ fn a_wanted_port_that_is_taken_gives_way_to_the_fallback_and_the_table_says_so()
             .out
             .expect(&format!("localhost:{fallback} ({wanted} is taken)"));
         assert_eq!(world.json(&["status"])["facades"][0]["port"], fallback);
-        assert!(get(fallback, path).status >= 200);
+        // It has no node, unless an engine runs on this very machine.
+        let status = get(fallback, path).status;
+        assert!([200, 503].contains(&status), "{status}");
         return;
     }
     panic!("all fallback ports of this machine are taken by others");

@@ -3,8 +3,8 @@
 use std::os::unix::net::UnixListener;
 
 use crate::support::client::post;
-use crate::support::daemon::{Standalone, World};
-use crate::support::free_port;
+use crate::support::daemon::{Lines, Process, Standalone, World};
+use crate::support::{free_port, wait_for};
 use crate::{chat, ollama, says, serve};
 
 #[test]
@@ -27,6 +27,37 @@ fn the_start_up_table_says_what_to_paste_and_which_nodes_there_are() {
         assert!(out.contains(&part), "{part} in\n{out}");
     }
     assert!(!out.contains('\u{1b}'), "no colour off a terminal");
+}
+
+#[test]
+fn a_program_is_told_the_start_as_one_document() {
+    let world = World::new();
+    let port = free_port();
+    let engine = format!("ollama={port}");
+    let mut process = Process::spawn(&mut world.command(&["serve", "--json", "--engine", &engine]));
+    let out = Lines::of(process.child().stdout.take().unwrap());
+    // The last line of a document that is laid out.
+    out.expect("\n}");
+    let told: serde_json::Value = serde_json::from_str(&out.text()).unwrap();
+    assert_eq!(
+        (&told["schema_version"], &told["mode"]),
+        (&1.into(), &"standalone".into())
+    );
+    assert_eq!(told["socket"], world.socket().display().to_string());
+    let facade = &told["facades"][0];
+    assert_eq!(
+        (&facade["engine"], &facade["port"]),
+        (&"ollama".into(), &port.into())
+    );
+    assert_eq!(facade["url"], format!("http://localhost:{port}"));
+    assert!(
+        facade["nodes"].is_array() && told["warnings"].is_array(),
+        "{told}"
+    );
+    process.terminate();
+    assert_eq!(process.exit_code(), 0);
+    wait_for("its output ends", || out.ended());
+    serde_json::from_str::<serde_json::Value>(&out.text()).unwrap();
 }
 
 #[test]

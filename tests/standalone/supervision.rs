@@ -90,6 +90,53 @@ fn ready_comes_when_the_facade_listens_and_stopping_with_the_time_that_it_takes(
     assert!(!told.iter().any(|m| m.contains("WATCHDOG")), "{told:?}");
 }
 
+/// A reload's begin and end in what the manager was told, from the first one on: the moment of each
+/// begin, `None` for each end.
+fn reloads(told: &[String]) -> Vec<Option<u64>> {
+    let begin = |m: &String| {
+        let moment = m.strip_prefix("RELOADING=1\nMONOTONIC_USEC=")?;
+        Some(moment.trim_end().parse().unwrap())
+    };
+    let of = |m: &String| (m.starts_with("READY") || begin(m).is_some()).then(|| begin(m));
+    let all: Vec<_> = told.iter().filter_map(of).collect();
+    // The start's own.
+    assert_eq!(all[0], None, "{told:?}");
+    all[1..].to_vec()
+}
+
+#[test]
+fn a_reload_is_told_with_its_moment_and_ended_also_by_a_bad_file() {
+    let world = World::new();
+    let manager = Manager::at_path(&world);
+    let config = world.file("nvpair.toml", "drain_timeout = \"1m\"\n");
+    let mut daemon = manager.start(&world, &["--config", config.to_str().unwrap()], &[]);
+    manager.expect("READY");
+    for (n, text) in ["drain_timeout = \"2m\"\n", "drian_timeout = 1\n"]
+        .iter()
+        .enumerate()
+    {
+        world.file("nvpair.toml", text);
+        let told = world.run(&["config", "reload"]);
+        assert_eq!(told.code, 2 * n as i32, "{told:?}");
+        // The file is looked at besides, which may have found the change first.
+        wait_for("begin and end", || {
+            let all = reloads(&manager.told());
+            all.len() >= 2 * (n + 1) && all.len().is_multiple_of(2)
+        });
+    }
+    daemon.process.signal(rustix::process::Signal::HUP);
+    wait_for("SIGHUP's too", || reloads(&manager.told()).len() >= 6);
+    daemon.process.terminate();
+    assert_eq!(daemon.process.exit_code(), 0);
+    let all = reloads(&manager.all());
+    let moments: Vec<_> = all.iter().step_by(2).map(|m| m.expect("a begin")).collect();
+    assert!(moments.is_sorted_by(|a, b| a < b), "{moments:?}");
+    assert!(
+        all.iter().skip(1).step_by(2).all(Option::is_none),
+        "{all:?}"
+    );
+}
+
 #[test]
 fn the_drain_of_the_configuration_is_what_the_manager_grants() {
     let gate = Gate::new();

@@ -3,7 +3,6 @@
 //! Owns: turning settings into a plan, and the export's life. Leaves to others: sending
 //! (`export::otlp`).
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCO
 use http::{HeaderName, HeaderValue};
 use tokio::sync::{mpsc, watch};
 
+use super::super::jitter;
 use crate::config::http_url::HttpUrl;
 use crate::config::telemetry::{OtlpProtocol, TelemetrySettings};
 use crate::export::gauges::Sources;
@@ -147,8 +147,4 @@ fn header((name, value): &(String, Secret)) -> Option<(HeaderName, HeaderValue)>
 fn shown(url: &HttpUrl) -> String {
     let scheme = if url.tls { "https" } else { "http" };
     format!("{scheme}://{}{}", url.authority(), url.path)
-}
-
-fn jitter() -> f64 {
-    (RandomState::new().hash_one(0u8) >> 11) as f64 / (1u64 << 53) as f64
 }

@@ -68,6 +68,15 @@ impl PoolEngine {
             .find(|e| e.as_str() == engine.as_str())
     }
 
+    /// The port on which it listens unless it is told otherwise.
+    pub fn usual_port(self) -> u16 {
+        match self.facade() {
+            Some(known) => known.spec().facade_port,
+            None if self == Self::Tgi => 8080,
+            None => 8000,
+        }
+    }
+
     /// The facade whose candidate such a node is, if there is one.
     pub fn facade(self) -> Option<EngineId> {
         EngineId::parse(self.as_str())
