@@ -42,7 +42,7 @@ use crate::state::lifetime::Phase;
 use self::plainly::{Begun, Plainly, deadline, read};
 use super::Facade;
 use super::relay::Liveness;
-use super::report::Report;
+use super::report::{Cut, Report};
 use super::round::{Model, Round};
 use super::server::door;
 
@@ -351,10 +351,11 @@ impl Express {
                         reusable &= n == read;
                         n
                     },
-                    Err(_) => return self.cut(round, passing),
+                    Err(_) => return self.cut(round, passing, Cut::Aborted),
                 },
                 // Ended early, failed, or silent for too long: no clean end for the client either.
-                _ => return self.cut(round, passing),
+                Some(_) => return self.cut(round, passing, Cut::Aborted),
+                None => return self.cut(round, passing, Cut::Silent),
             };
             let done = end || passing.tracker.is_done();
             let written = self.write(&head, &mut out, None, &chunk[..n], done).await;
@@ -376,8 +377,8 @@ impl Express {
         Ok(())
     }
 
-    fn cut(&self, mut round: Round, passing: Passing) -> Result<(), Over> {
-        round.report.truncated();
+    fn cut(&self, mut round: Round, passing: Passing, cut: Cut) -> Result<(), Over> {
+        round.report.truncated(cut);
         passing.measured(&mut round.report);
         Err(Over)
     }

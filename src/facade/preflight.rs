@@ -30,7 +30,10 @@ pub async fn answer(mut report: Report, mut request: Request<Incoming>) -> Respo
             let text = "no available engine for preflight";
             return own_error(&mut report, StatusCode::BAD_GATEWAY, text, text.to_owned());
         },
-        1 if !facade.state.engine().is_gateway() => return forward(report, request).await,
+        1 if !facade.state.engine().is_gateway() => {
+            report.fan_out(false);
+            return forward(report, request).await;
+        },
         _ => report.fan_out(false),
     }
     let ask = match Preflight::parse(request.headers()) {

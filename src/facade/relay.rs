@@ -26,7 +26,7 @@ use crate::state::activity::EVERY;
 use crate::state::events::Notice;
 
 use super::Facade;
-use super::report::Report;
+use super::report::{Cut, Report};
 
 /// Body frames that were read before the commit. Nearly always one.
 #[derive(Debug, Default)]
@@ -97,10 +97,11 @@ pub enum Broken {
 
 impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Upstream(_) => "upstream stream aborted mid-response",
-            Self::Silent => "upstream was silent for longer than stream_idle_timeout",
-        })
+        let cut = match self {
+            Self::Upstream(_) => Cut::Aborted,
+            Self::Silent => Cut::Silent,
+        };
+        f.write_str(cut.text())
     }
 }
 
@@ -240,7 +241,7 @@ impl Body for Relay {
                 Poll::Ready(Some(Ok(frame)))
             },
             Poll::Ready(Some(Err(e))) => {
-                self.report.truncated();
+                self.report.truncated(Cut::Aborted);
                 Poll::Ready(Some(Err(Broken::Upstream(e))))
             },
             Poll::Ready(None) => {
@@ -248,7 +249,7 @@ impl Body for Relay {
                 Poll::Ready(None)
             },
             Poll::Pending if self.poll_silence(cx) => {
-                self.report.truncated();
+                self.report.truncated(Cut::Silent);
                 Poll::Ready(Some(Err(Broken::Silent)))
             },
             Poll::Pending => Poll::Pending,

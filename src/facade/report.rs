@@ -68,6 +68,25 @@ impl From<Uri> for Path {
     }
 }
 
+/// How a committed answer broke off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// The engine's connection failed or ended early.
+    Aborted,
+    /// The engine was silent for longer than allowed.
+    Silent,
+}
+
+impl Cut {
+    /// In the words of a request's event.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Aborted => "upstream stream aborted mid-response",
+            Self::Silent => "upstream was silent for longer than stream_idle_timeout",
+        }
+    }
+}
+
 /// One request's account. It is handed from stage to stage, so its content is on the heap.
 pub struct Report(Box<Account>);
 
@@ -344,8 +363,11 @@ impl Account {
         self.error = None;
         if self.facade.context.shared.events.heard() {
             self.committed_at = Some(Instant::now());
-            self.target = Cow::Owned(target.authority.to_string());
-            self.announce_start();
+            // What is asked of all nodes stays that where there is but one.
+            if self.target != CLUSTER {
+                self.target = Cow::Owned(target.authority.to_string());
+                self.announce_start();
+            }
         }
         if let Some(job) = &self.job {
             job.start(&target.node, status);
@@ -377,11 +399,11 @@ impl Account {
         });
     }
 
-    /// The engine broke its committed answer off.
-    pub fn truncated(&mut self) {
+    /// The committed answer broke off.
+    pub fn truncated(&mut self, cut: Cut) {
         self.relayed();
         self.truncated = true;
-        self.error = Some("upstream stream aborted mid-response".to_owned());
+        self.error = Some(cut.text().to_owned());
     }
 
     /// What was measured of the answer.

@@ -17,7 +17,7 @@ use crate::state::lifetime::{Lifetime, Phase};
 
 use super::answer::Content;
 use super::attempt::Committed;
-use super::report::Report;
+use super::report::{Cut, Report};
 
 /// A client's side of a switch.
 pub struct Client {
@@ -66,7 +66,7 @@ pub fn switch(
         tokio::spawn(async move {
             match join(client, theirs, connection, &lifetime).await {
                 Some(Ok(())) => report.relayed(),
-                Some(Err(_)) => report.truncated(),
+                Some(Err(_)) => report.truncated(Cut::Aborted),
                 None => {},
             }
         });

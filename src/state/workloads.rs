@@ -158,8 +158,8 @@ impl Workloads {
     /// Newest first.
     pub fn list(&self, filter: &WorkloadFilter) -> Vec<Workload> {
         let limit = filter.limit.unwrap_or(LISTED);
-        let recent = self.recent();
-        let matching = recent.iter().rev().filter(|job| job.matches(filter));
+        let all = self.all();
+        let matching = all.iter().rev().filter(|job| job.matches(filter));
         matching
             .take(limit)
             .map(|job| job.describe(false))
@@ -168,8 +168,8 @@ impl Workloads {
 
     /// Those with this number, with their timelines.
     pub fn find(&self, engine: Option<EngineId>, id: JobId) -> Vec<Workload> {
-        let recent = self.recent();
-        let found = recent.iter().filter(|job| {
+        let all = self.all();
+        let found = all.iter().filter(|job| {
             job.admission.id == id && engine.is_none_or(|e| e == job.admission.engine)
         });
         found.map(|job| job.describe(true)).collect()
@@ -177,9 +177,16 @@ impl Workloads {
 
     /// The records of those in memory that ended, oldest first.
     pub fn finished_records(&self) -> Vec<Record> {
-        // The list is let go before the records are made: requests wait for it.
-        let all: Vec<_> = self.recent().iter().cloned().collect();
-        all.iter().filter_map(|job| job.finished_record()).collect()
+        self.all()
+            .iter()
+            .filter_map(|job| job.finished_record())
+            .collect()
+    }
+
+    /// All of them, oldest first. The list itself is let go before anything is made of it: requests
+    /// wait for it.
+    fn all(&self) -> Vec<Arc<Job>> {
+        self.recent().iter().cloned().collect()
     }
 
     /// Follows changes from now on.

@@ -1,5 +1,7 @@
 //! A browser's permission question, answered for all engines together (spec §5.8, data plane 9).
 
+use serde_json::Value;
+
 use crate::support::broker::Broker;
 use crate::support::client::{Response, http};
 use crate::support::engine::{Engine, Reply};
@@ -48,7 +50,10 @@ fn a_sole_engines_answer_is_relayed_as_it_is_credentials_and_all() {
     let got = engine.only();
     assert_eq!(got.method, "OPTIONS");
     assert_eq!(got.header("Authorization"), Some("Bearer secret"));
-    broker.expect("ollama:proxy/request", |p| p["status"] == 401);
+    let told = broker.expect("ollama:proxy/request", |p| p["status"] == 401);
+    assert_eq!(told["target"], "cluster", "as with several engines");
+    let started = |f: &Value| f["method"] == "ollama:proxy/request-started";
+    assert!(!broker.frames(0).iter().any(started), "it is no request yet");
     assert!(broker.workloads().is_empty());
 }
 
