@@ -103,7 +103,12 @@ impl Board {
 
     /// The same by its seat.
     pub fn load_at(&self, seat: &Seat) -> Load {
-        self.loads.get(seat.index()).copied().unwrap_or_default()
+        self.load_by(seat.index())
+    }
+
+    /// The same by its seat's number.
+    pub(super) fn load_by(&self, number: usize) -> Load {
+        self.loads.get(number).copied().unwrap_or_default()
     }
 
     /// The seat of a node, taken for it if it has none. It stays the node's as long as somebody holds

@@ -2,7 +2,8 @@
 //! them (product section 7, seed 002 "Routing").
 //!
 //! Owns: tiers, the weight of a node, smooth weighted round robin. Leaves to others: who is a
-//! candidate (`candidates`), where the figures come from (`reservations`, `pool`), the pin (`policy`).
+//! candidate (`candidates`), where the figures come from (`reservations`, `pool`), keeping what was
+//! reckoned (`sheets`), the pin (`policy`).
 //!
 //! A node that is free goes before one that is not, one in good health before one that is hot, and one
 //! that has the model in memory before one that has to load it. Within a tier requests are shared out
@@ -93,11 +94,15 @@ impl Facts {
 
     /// `max(1, round(100 × base × F_load × F_perf))`.
     fn weight(&self, best: Best) -> i64 {
+        whole(self.pull() * self.performance(best))
+    }
+
+    /// Its weight if it were the fastest, not rounded.
+    fn pull(&self) -> f64 {
         let slots = f64::from(self.slots.max(1));
         let free = (slots - self.active as f64).max(0.0) / slots;
         let load = free / (1.0 + self.queue as f64 / slots);
-        let weight = UNIT * f64::from(self.base_weight) * load * self.performance(best);
-        (weight.round() as i64).max(1)
+        UNIT * f64::from(self.base_weight) * load
     }
 
     /// How it compares with the best of its tier: 1 is the best, or never measured.
@@ -115,8 +120,16 @@ impl Facts {
     }
 }
 
+/// Rounded, a half up, and at least 1.
+fn whole(weight: f64) -> i64 {
+    // By hand: without SSE 4.1, `f64::round` is a call.
+    let below = weight as i64;
+    let half = weight - below as f64 >= 0.5;
+    (below + i64::from(half)).max(1)
+}
+
 /// The best figures there are, each by itself.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Best {
     ttft_ms: Option<f64>,
     tps: Option<f64>,
@@ -144,36 +157,118 @@ pub fn weights(facts: &[Facts]) -> Vec<i64> {
     facts.iter().map(|f| f.weight(best)).collect()
 }
 
+/// A candidate with what was reckoned of it, which is reckoned again only when what it follows from
+/// has changed: of a thousand, one request changes one.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    facts: Facts,
+    tier: Tier,
+    pull: f64,
+    weight: i64,
+    /// The best that the weight was compared with, as [`Rotation::compared`] counts them; 0 = none.
+    compared: u64,
+}
+
+impl Row {
+    /// Of which nothing is reckoned but what needs no other.
+    pub(super) fn new(facts: Facts) -> Self {
+        Self {
+            tier: facts.tier(),
+            pull: facts.pull(),
+            weight: 0,
+            compared: 0,
+            facts,
+        }
+    }
+
+    /// What is known of it.
+    pub(super) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// So many requests are on it and wait at it now.
+    pub(super) fn loaded(&mut self, active: u64, queue: u64) {
+        if (active, queue) != (self.facts.active, self.facts.queue) {
+            *self = Self::new(Facts {
+                active,
+                queue,
+                ..self.facts
+            });
+        }
+    }
+
+    /// It is so fast now.
+    pub(super) fn measured(&mut self, speed: Speed) {
+        if speed != self.facts.speed {
+            (self.facts.speed, self.compared) = (speed, 0);
+        }
+    }
+
+    fn weight(&mut self, best: Best, compared: u64) -> i64 {
+        if self.compared != compared {
+            self.weight = whole(self.pull * self.facts.performance(best));
+            self.compared = compared;
+        }
+        self.weight
+    }
+}
+
 /// Whose turn it is, for one model: smooth weighted round robin.
 #[derive(Clone, Debug, Default)]
 pub struct Rotation {
     /// Standing by seat; over the candidates of a pick the sum does not change.
     current: Vec<i64>,
+    /// The best of the last pick's tier.
+    best: Best,
+    /// Counts the times that it was another.
+    compared: u64,
 }
 
 impl Rotation {
-    /// Picks one of the candidates and turns on. Their order decides a tie. `None` only if there are
-    /// none.
-    pub fn pick(&mut self, facts: &[Facts]) -> Option<usize> {
-        let tier = facts.iter().map(Facts::tier).min()?;
+    /// Picks one of the candidates and turns on: the place in `which` of its row. Their order decides
+    /// a tie. `None` only if there are none.
+    pub(super) fn turn(
+        &mut self,
+        rows: &mut [Row],
+        which: impl Iterator<Item = usize> + Clone,
+    ) -> Option<usize> {
+        let tier = which.clone().map(|row| rows[row].tier).min()?;
+        let at = |row: usize| &rows[row].facts;
         if tier == Tier::Full {
-            return (0..facts.len()).min_by(|a, b| by_share(&facts[*a], &facts[*b]));
+            let all = which.enumerate();
+            return all
+                .min_by(|(_, a), (_, b)| by_share(at(*a), at(*b)))
+                .map(|(place, _)| place);
         }
-        let eligible = || facts.iter().enumerate().filter(|(_, f)| f.tier() == tier);
-        let best = Best::of(eligible().map(|(_, f)| f));
-        let (mut total, mut picked): (i64, Option<(usize, i64)>) = (0, None);
-        for (i, f) in eligible() {
-            let weight = f.weight(best);
-            let standing = self.standing(f.seat);
+        let eligible = which.clone().filter(|row| rows[*row].tier == tier);
+        let compared = self.compare(Best::of(eligible.map(at)));
+        let (mut total, mut picked): (i64, Option<(usize, usize, i64)>) = (0, None);
+        for (place, row) in which.enumerate() {
+            let row = &mut rows[row];
+            if row.tier != tier {
+                continue;
+            }
+            let weight = row.weight(self.best, compared);
+            let seat = row.facts.seat;
+            let standing = self.standing(seat);
             *standing += weight;
             total += weight;
-            if picked.is_none_or(|(_, highest)| *standing > highest) {
-                picked = Some((i, *standing));
+            if picked.is_none_or(|(.., highest)| *standing > highest) {
+                picked = Some((place, seat, *standing));
             }
         }
-        let (i, _) = picked?;
-        *self.standing(facts[i].seat) -= total;
-        Some(i)
+        let (place, seat, _) = picked?;
+        *self.standing(seat) -= total;
+        Some(place)
+    }
+
+    /// What weights are compared with from now on, and its number.
+    fn compare(&mut self, best: Best) -> u64 {
+        if self.compared == 0 || best != self.best {
+            self.best = best;
+            self.compared += 1;
+        }
+        self.compared
     }
 
     fn standing(&mut self, seat: usize) -> &mut i64 {
@@ -199,6 +294,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    impl Rotation {
+        /// Picks one of these, of which nothing is reckoned yet.
+        fn pick(&mut self, facts: &[Facts]) -> Option<usize> {
+            let mut rows: Vec<_> = facts.iter().copied().map(Row::new).collect();
+            self.turn(&mut rows, 0..facts.len())
+        }
+    }
 
     fn node(seat: usize, slots: u32) -> Facts {
         Facts {

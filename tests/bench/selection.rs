@@ -19,7 +19,7 @@ use nvpair_proxy::rules::weighted::Speed;
 use nvpair_proxy::state::facade::{Alone, FacadeState};
 use nvpair_proxy::state::scheduler::{Claim, Scheduler};
 
-const SIZES: [usize; 4] = [10, 100, 1_000, 10_000];
+const SIZES: [usize; 5] = [2, 10, 100, 1_000, 10_000];
 const ROUNDS: usize = 10;
 /// Issue 7: a choice among a thousand nodes costs less than this.
 const LIMIT: Duration = Duration::from_micros(20);
@@ -62,21 +62,19 @@ fn main() -> ExitCode {
         let facade = FacadeState::new(engine, Arc::new(Alone), scheduler.clone());
         facade.set_pool((0..size).map(node).collect());
         let picks = (200_000 / size).max(20);
-        let mut candidates = Vec::new();
         let mut round = || {
             let begun = Instant::now();
             for _ in 0..picks {
                 let routing = facade.routing();
-                candidates.clear();
-                candidates.extend_from_slice(routing.view.candidates(Some("m:latest")));
+                let mut candidates = routing.view.shortlist(Some("m:latest"));
                 let ask = Ask {
                     engine,
                     model: "m:latest",
                     pin: None,
                 };
                 let mut claim = Claim::new(scheduler.clone());
-                scheduler.order(ask, &mut candidates, Some(&mut claim));
-                claim.dispatch(&black_box(&candidates)[0].target.node);
+                scheduler.order(ask, &mut candidates, 0, Some(&mut claim));
+                claim.dispatch(&black_box(&candidates).target(0).node);
             }
             begun.elapsed() / picks as u32
         };

@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::super::candidates::{Kind, Pooled, Target};
 use super::super::ids::Generation;
 use super::super::pool::record::PoolEngine;
+use super::super::shortlist::Owners;
 use super::*;
 
 /// A board, a policy, and the questions asked of both.
@@ -81,24 +82,45 @@ impl Desk {
     fn order(&mut self, pin: Option<&str>, candidates: &mut Vec<Candidate>) -> Ordered {
         let pin = pin.map(NodeId::from);
         let ask = Self::ask(pin.as_ref());
-        self.selector.order(&self.board, ask, candidates)
+        listed(candidates, |c| self.selector.order(&self.board, ask, c, 0))
     }
 
     fn reserve(&mut self, candidates: &mut Vec<Candidate>) -> Option<Reservation> {
         let ask = Self::ask(None);
         let board = &mut self.board;
-        self.selector.order_and_reserve(board, ask, candidates).0
+        listed(candidates, |c| self.selector.order_and_reserve(board, ask, c, 0)).0
+    }
+
+    /// Chooses among those from a place on.
+    fn next(&mut self, candidates: &mut Vec<Candidate>, from: usize) {
+        let end = candidates.len();
+        let ask = Self::ask(None);
+        listed(candidates, |c| self.selector.next(&self.board, ask, c, from..end));
+    }
+
+    fn preview(&mut self, candidates: &mut Vec<Candidate>) -> Preview {
+        let ask = Self::ask(None);
+        listed(candidates, |c| self.selector.preview(&self.board, ask, c, 0))
     }
 
     /// The whole order, one lost after the other.
     fn whole(&mut self, candidates: &mut Vec<Candidate>) -> Vec<String> {
         self.order(None, candidates);
         for i in 1..candidates.len() {
-            let ask = Self::ask(None);
-            self.selector.next(&self.board, ask, &mut candidates[i..]);
+            self.next(candidates, i);
         }
         ids(candidates).into_iter().map(str::to_owned).collect()
     }
+}
+
+/// As a list of a view.
+fn listed<T>(candidates: &mut Vec<Candidate>, order: impl FnOnce(&mut Shortlist) -> T) -> T {
+    let mut owners = Owners::default();
+    candidates.drain(..).for_each(|c| owners.push(c));
+    let mut list = Shortlist::of(&Arc::new(owners));
+    let done = order(&mut list);
+    *candidates = list.to_vec();
+    done
 }
 
 fn ids(c: &[Candidate]) -> Vec<&str> {
@@ -246,9 +268,8 @@ fn a_faster_node_gets_more_and_a_lost_one_is_followed_by_the_next_in_turn() {
 fn a_preview_shows_the_order_that_is_taken_and_turns_nothing() {
     let mut d = Desk::new(Policy::Weighted);
     for _ in 0..5 {
-        let ask = Desk::ask(None);
         let mut seen = d.nodes(&["a", "b", "c"]);
-        let told = d.selector.preview(&d.board, ask, &mut seen);
+        let told = d.preview(&mut seen);
         assert_eq!(told.weights, [100, 100, 100]);
         let seen: Vec<_> = ids(&seen).into_iter().map(str::to_owned).collect();
         let mut c = d.nodes(&["a", "b", "c"]);
@@ -270,8 +291,7 @@ fn pool_nodes_come_after_the_list_and_a_full_one_not_at_all() {
         let ordered = d.order(None, &mut c);
         assert_eq!(ordered.full, [NodeId::from("d")]);
         for i in 1..c.len() {
-            let ask = Desk::ask(None);
-            d.selector.next(&d.board, ask, &mut c[i..]);
+            d.next(&mut c, i);
         }
         let want = match policy {
             Policy::Listed => ["z", "c", "b", "a"],

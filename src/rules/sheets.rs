@@ -1,0 +1,188 @@
+//! What was reckoned of a model's candidates, kept from one choice to the next.
+//!
+//! Owns: a row for each candidate of the lists that requests bring, brought up to date before a
+//! choice. Leaves to others: what is reckoned (`weighted`), the counts (`reservations`).
+//!
+//! A list never changes, so that its rows hold what it says of its candidates as long as it is the
+//! same list. Loads change with every request: each row is compared with the board, and reckoned
+//! again where it differs.
+
+use std::ops::Range;
+use std::sync::{Arc, Weak};
+
+use super::candidates::Candidate;
+use super::pool::ema::Sample;
+use super::reservations::{Board, Load, Seat};
+use super::shortlist::{Owners, Shortlist};
+use super::weighted::{Facts, Health, Rotation, Row, Speed};
+
+/// So many lists have rows at a time, unless one request brings more. Requests that still run keep
+/// the lists of views that are gone.
+const KEPT: usize = 4;
+
+/// Rows by list.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sheets {
+    rows: Vec<Row>,
+    /// What others told of each, beside it.
+    told: Vec<Told>,
+    /// The lists, and where the rows of each begin. Held weakly: a list that is gone gives its seats
+    /// up, and yet no other one can have its address.
+    lists: Vec<(Weak<Owners>, usize)>,
+    /// Where the last of them ends; behind it are rows of the request at hand only.
+    end: usize,
+    /// Where the rows begin of each list of the request at hand, by its number there.
+    begins: Vec<usize>,
+    /// Measured here, by seat.
+    speeds: Vec<Speed>,
+    /// Something was measured since the rows were last compared with it.
+    learned: bool,
+}
+
+/// What others told of a candidate that the board does not have.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    /// A pool node, with requests on it that are not ours, and some that wait.
+    load: Option<(u32, u32)>,
+    /// Its speed is measured by others.
+    speed: bool,
+}
+
+impl Sheets {
+    /// Takes in an answer that was measured here.
+    pub(super) fn learn(&mut self, seat: &Seat, sample: Sample) {
+        let seat = seat.index();
+        if seat >= self.speeds.len() {
+            self.speeds.resize(seat + 1, Speed::default());
+        }
+        self.speeds[seat].learn(sample);
+        self.learned = true;
+    }
+
+    /// Brings the rows of a request's candidates up to date. Returns how many of those in `places` are
+    /// pool nodes without a free slot.
+    pub(super) fn refresh(
+        &mut self,
+        board: &Board,
+        list: &Shortlist,
+        places: Range<usize>,
+    ) -> usize {
+        self.lay_out(list, places.clone());
+        if std::mem::take(&mut self.learned) {
+            for (row, told) in self.rows.iter_mut().zip(&self.told) {
+                if !told.speed {
+                    let seat = row.facts().seat;
+                    row.measured(self.speeds.get(seat).copied().unwrap_or_default());
+                }
+            }
+        }
+        let mut full = 0;
+        for (list, at) in list.picks(places) {
+            let at = self.begins[list] + at;
+            let (row, told) = (&mut self.rows[at], &self.told[at]);
+            let (active, queue) = told.with(board.load_by(row.facts().seat));
+            row.loaded(active, queue);
+            full += usize::from(told.load.is_some() && row.facts().is_full());
+        }
+        full
+    }
+
+    /// What is known of a candidate that was brought up to date.
+    pub(super) fn facts(&self, pick: (usize, usize)) -> &Facts {
+        self.rows[self.begins[pick.0] + pick.1].facts()
+    }
+
+    /// Whose turn it is of those that were brought up to date: its place among them.
+    pub(super) fn turn(
+        &mut self,
+        rotation: &mut Rotation,
+        picks: impl Iterator<Item = (usize, usize)> + Clone,
+    ) -> Option<usize> {
+        let begins = &self.begins;
+        let which = picks.map(|(list, at)| begins[list] + at);
+        rotation.turn(&mut self.rows, which)
+    }
+
+    /// Finds or makes the rows of a request's candidates.
+    fn lay_out(&mut self, list: &Shortlist, places: Range<usize>) {
+        if !self.find(list) {
+            let more = list.lists().count();
+            let gone = |(list, _): &(Weak<Owners>, usize)| list.strong_count() == 0;
+            if self.lists.len() + more > KEPT || self.lists.iter().any(gone) {
+                (self.lists, self.end) = (Vec::new(), 0);
+            }
+            self.cut();
+            for owners in list.lists() {
+                if self.begin_of(owners).is_none() {
+                    self.lists.push((Arc::downgrade(owners), self.rows.len()));
+                    self.add(owners.as_slice());
+                }
+            }
+            self.end = self.rows.len();
+            self.find(list);
+        }
+        if self.rows.len() > self.end {
+            self.cut();
+        }
+        if !list.loose().is_empty() && list.picks(places).any(|(list, _)| list == 0) {
+            self.add(list.loose());
+        }
+    }
+
+    /// Notes where the rows of a request's lists begin; `false` if some have none.
+    fn find(&mut self, list: &Shortlist) -> bool {
+        self.begins.clear();
+        self.begins.push(self.end);
+        for owners in list.lists() {
+            match self.begin_of(owners) {
+                Some(begin) => self.begins.push(begin),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    fn begin_of(&self, owners: &Arc<Owners>) -> Option<usize> {
+        let is_it = |(list, _): &&(Weak<Owners>, usize)| Weak::as_ptr(list) == Arc::as_ptr(owners);
+        self.lists.iter().find(is_it).map(|(_, begin)| *begin)
+    }
+
+    fn cut(&mut self) {
+        self.rows.truncate(self.end);
+        self.told.truncate(self.end);
+    }
+
+    fn add(&mut self, candidates: &[Candidate]) {
+        for c in candidates {
+            let seat = c.target.seat.index();
+            let measured = || self.speeds.get(seat).copied().unwrap_or_default();
+            let pooled = c.target.pooled();
+            let told = Told {
+                load: pooled.map(|p| (p.active, p.queue)),
+                speed: c.speed.is_some(),
+            };
+            let (active, queue) = told.with(Load::default());
+            self.rows.push(Row::new(Facts {
+                seat,
+                slots: c.target.slots,
+                base_weight: c.target.weight,
+                active,
+                queue,
+                warm: c.warm,
+                health: pooled.map_or(Health::Healthy, |p| p.health),
+                speed: c.speed.unwrap_or_else(measured),
+            }));
+            self.told.push(told);
+        }
+    }
+}
+
+impl Told {
+    /// Requests on it and requests that wait there, with what the board has.
+    fn with(&self, load: Load) -> (u64, u64) {
+        let (active, queue) = self.load.unwrap_or_default();
+        let own = load.in_flight.max(load.reserved);
+        let waiting = load.pending + load.pressure;
+        (own + u64::from(active), waiting + u64::from(queue))
+    }
+}
