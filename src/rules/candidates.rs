@@ -323,7 +323,8 @@ impl View {
 
     /// The same as a request begins with them.
     pub fn shortlist(&self, model: Option<&str>) -> Shortlist {
-        self.owners(model).map_or_else(Shortlist::default, Shortlist::of)
+        self.owners(model)
+            .map_or_else(Shortlist::default, Shortlist::of)
     }
 
     /// Whether two reachable nodes share an address.

@@ -19,7 +19,7 @@ use super::pool::ema::Sample;
 use super::reservations::{Board, Reservation, Seat};
 use super::sheets::Sheets;
 use super::shortlist::Shortlist;
-use super::weighted::{Rotation, Speed, weights};
+use super::weighted::{Rotation, Speed, Survey, weights};
 
 /// Which policy is in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,10 +72,11 @@ struct Track {
 }
 
 /// Whether what was reckoned of the candidates is of this moment.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum Rows {
     Old,
-    Fresh,
+    /// In the track at this place, where all of them were looked over.
+    Fresh(usize, Survey),
 }
 
 /// Models that are remembered at most; names come from outside.
@@ -125,11 +126,15 @@ impl Selector {
         candidates: &mut Shortlist,
         from: usize,
     ) -> Ordered {
-        let (full, rows) = self.take_out_full(board, ask, candidates, from);
+        let (full, mut rows) = self.take_out_full(board, ask, candidates, from);
         let pinned = ask
             .pin
             .is_some_and(|pin| to_front(candidates, from, |c| c.target.node == *pin));
         let rest = from + usize::from(pinned);
+        if pinned {
+            // The others are looked over without it.
+            rows = Rows::Old;
+        }
         let reserve = match self.policy {
             Policy::Ordered => {
                 pool_last(candidates, rest, |_| ());
@@ -199,11 +204,15 @@ impl Selector {
         if !by_turns {
             return;
         }
-        let Track { rotation, sheets } = self.track(ask.engine, ask.model);
-        if rows == Rows::Old {
-            sheets.refresh(board, candidates, places.clone());
-        }
-        if let Some(i) = sheets.turn(rotation, candidates.picks(places.clone())) {
+        let tracks = &mut self.tracks[ask.engine.index()];
+        let (track, fresh) = match rows {
+            Rows::Fresh(track, survey) => (track, Some(survey)),
+            Rows::Old => (tracks.find(ask.model), None),
+        };
+        let Track { rotation, sheets } = &mut tracks.tracks[track];
+        let refresh = || sheets.refresh(board, candidates, places.clone()).survey;
+        let survey = fresh.unwrap_or_else(refresh);
+        if let Some(i) = sheets.turn(rotation, survey, candidates.picks(places.clone())) {
             candidates.to_front(places.start, places.start + i);
         }
     }
@@ -220,8 +229,11 @@ impl Selector {
         if !candidates.may_be_pooled() {
             return (full, Rows::Old);
         }
-        let sheets = &mut self.track(ask.engine, ask.model).sheets;
-        if sheets.refresh(board, candidates, from..candidates.len()) > 0 {
+        let tracks = &mut self.tracks[ask.engine.index()];
+        let track = tracks.find(ask.model);
+        let sheets = &mut tracks.tracks[track].sheets;
+        let seen = sheets.refresh(board, candidates, from..candidates.len());
+        if seen.full > 0 {
             candidates.retain_picks(from, |pick, c| {
                 let is_full = c.target.pooled().is_some() && sheets.facts(pick).is_full();
                 if is_full {
@@ -230,7 +242,7 @@ impl Selector {
                 !is_full
             });
         }
-        (full, Rows::Fresh)
+        (full, Rows::Fresh(track, seen.survey))
     }
 
     /// The whole order as it would be decided now, one lost after the other; nothing is remembered.
@@ -272,21 +284,25 @@ impl Selector {
     }
 
     fn track(&mut self, engine: EngineId, model: &str) -> &mut Track {
-        let Tracks { places, tracks } = &mut self.tracks[engine.index()];
-        let place = match places.get(model) {
-            Some(place) => *place,
-            None => {
-                if tracks.len() >= TRACKS {
-                    // Every model there was had its turn; a new rotation is as good.
-                    places.clear();
-                    tracks.clear();
-                }
-                places.insert(model.into(), tracks.len());
-                tracks.push(Track::default());
-                tracks.len() - 1
-            },
-        };
-        &mut tracks[place]
+        let tracks = &mut self.tracks[engine.index()];
+        let place = tracks.find(model);
+        &mut tracks.tracks[place]
+    }
+}
+
+impl Tracks {
+    /// The place of a model's track, which is made for it if there is none.
+    fn find(&mut self, model: &str) -> usize {
+        if let Some(place) = self.places.get(model) {
+            return *place;
+        }
+        if self.tracks.len() >= TRACKS {
+            // Every model there was had its turn; a new rotation is as good.
+            *self = Self::default();
+        }
+        self.places.insert(model.into(), self.tracks.len());
+        self.tracks.push(Track::default());
+        self.tracks.len() - 1
     }
 }
 
@@ -322,11 +338,7 @@ fn least_loaded_listed(board: &Board, candidates: &mut Shortlist, from: usize) -
 }
 
 /// Moves the first such candidate to the front; the others keep their order.
-fn to_front(
-    candidates: &mut Shortlist,
-    from: usize,
-    is_it: impl Fn(&Candidate) -> bool,
-) -> bool {
+fn to_front(candidates: &mut Shortlist, from: usize, is_it: impl Fn(&Candidate) -> bool) -> bool {
     let place = (from..candidates.len()).find(|place| is_it(candidates.listed(*place)));
     if let Some(place) = place {
         candidates.to_front(from, place);

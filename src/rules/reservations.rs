@@ -114,9 +114,13 @@ impl Board {
     /// The seat of a node, taken for it if it has none. It stays the node's as long as somebody holds
     /// it or something is counted there.
     pub fn seat(&mut self, node: &NodeId) -> Arc<Seat> {
-        if let Some(seat) = self.seats.get(node) {
-            return seat.clone();
+        match self.seats.get(node) {
+            Some(seat) => seat.clone(),
+            None => self.seat_new(node),
         }
+    }
+
+    fn seat_new(&mut self, node: &NodeId) -> Arc<Seat> {
         if self.seats.len() >= SEATS_KEPT && self.vacant.is_empty() {
             self.give_up_seats();
         }
@@ -231,7 +235,10 @@ impl Board {
     }
 
     fn load_mut(&mut self, node: &NodeId) -> &mut Load {
-        let number = self.seat(node).index();
+        let number = match self.seats.get(node) {
+            Some(seat) => seat.index(),
+            None => self.seat_new(node).index(),
+        };
         &mut self.loads[number]
     }
 }

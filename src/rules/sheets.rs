@@ -14,7 +14,7 @@ use super::candidates::Candidate;
 use super::pool::ema::Sample;
 use super::reservations::{Board, Load, Seat};
 use super::shortlist::{Owners, Shortlist};
-use super::weighted::{Facts, Health, Rotation, Row, Speed};
+use super::weighted::{Facts, Health, Rotation, Row, Speed, Survey};
 
 /// So many lists have rows at a time, unless one request brings more. Requests that still run keep
 /// the lists of views that are gone.
@@ -39,6 +39,14 @@ pub(super) struct Sheets {
     learned: bool,
 }
 
+/// What was seen of candidates that were brought up to date.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) survey: Survey,
+    /// How many of them are pool nodes without a free slot.
+    pub(super) full: usize,
+}
+
 /// What others told of a candidate that the board does not have.
 #[derive(Clone, Copy, Debug)]
 struct Told {
@@ -59,32 +67,36 @@ impl Sheets {
         self.learned = true;
     }
 
-    /// Brings the rows of a request's candidates up to date. Returns how many of those in `places` are
-    /// pool nodes without a free slot.
+    /// Brings the rows of a request's candidates up to date, and looks all of them over.
     pub(super) fn refresh(
         &mut self,
         board: &Board,
         list: &Shortlist,
         places: Range<usize>,
-    ) -> usize {
+    ) -> Seen {
         self.lay_out(list, places.clone());
         if std::mem::take(&mut self.learned) {
-            for (row, told) in self.rows.iter_mut().zip(&self.told) {
-                if !told.speed {
-                    let seat = row.facts().seat;
-                    row.measured(self.speeds.get(seat).copied().unwrap_or_default());
-                }
-            }
+            self.measure();
         }
-        let mut full = 0;
+        let mut seen = Seen::default();
         for (list, at) in list.picks(places) {
             let at = self.begins[list] + at;
             let (row, told) = (&mut self.rows[at], &self.told[at]);
             let (active, queue) = told.with(board.load_by(row.facts().seat));
             row.loaded(active, queue);
-            full += usize::from(told.load.is_some() && row.facts().is_full());
+            seen.full += usize::from(told.load.is_some() && row.facts().is_full());
+            seen.survey.see(row);
         }
-        full
+        seen
+    }
+
+    fn measure(&mut self) {
+        for (row, told) in self.rows.iter_mut().zip(&self.told) {
+            if !told.speed {
+                let seat = row.facts().seat;
+                row.measured(self.speeds.get(seat).copied().unwrap_or_default());
+            }
+        }
     }
 
     /// What is known of a candidate that was brought up to date.
@@ -96,11 +108,12 @@ impl Sheets {
     pub(super) fn turn(
         &mut self,
         rotation: &mut Rotation,
-        picks: impl Iterator<Item = (usize, usize)> + Clone,
+        survey: Survey,
+        picks: impl Iterator<Item = (usize, usize)>,
     ) -> Option<usize> {
         let begins = &self.begins;
         let which = picks.map(|(list, at)| begins[list] + at);
-        rotation.turn(&mut self.rows, which)
+        rotation.turn(survey, &mut self.rows, which)
     }
 
     /// Finds or makes the rows of a request's candidates.

@@ -137,17 +137,47 @@ struct Best {
 
 impl Best {
     fn of<'a>(facts: impl Iterator<Item = &'a Facts>) -> Self {
-        facts.fold(Self::default(), |best, f| Self {
-            ttft_ms: better(best.ttft_ms, f.speed.ttft_ms.value(), f64::min),
-            tps: better(best.tps, f.speed.tps.value(), f64::max),
-        })
+        let mut best = Sought::default();
+        facts.for_each(|f| best.see(f.speed));
+        best.found()
     }
 }
 
-fn better(a: Option<f64>, b: Option<f64>, of: fn(f64, f64) -> f64) -> Option<f64> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(of(a, b)),
-        (a, b) => a.or(b),
+/// The best of what was seen so far; infinite and zero where nothing was measured.
+#[derive(Clone, Copy, Debug)]
+struct Sought {
+    ttft_ms: f64,
+    tps: f64,
+}
+
+impl Default for Sought {
+    fn default() -> Self {
+        Self {
+            ttft_ms: f64::INFINITY,
+            tps: 0.0,
+        }
+    }
+}
+
+impl Sought {
+    fn see(&mut self, speed: Speed) {
+        let ttft_ms = speed.ttft_ms.value().unwrap_or(f64::INFINITY);
+        let tps = speed.tps.value().unwrap_or(0.0);
+        // Neither is ever no number, of which `f64::min` thinks.
+        if ttft_ms < self.ttft_ms {
+            self.ttft_ms = ttft_ms;
+        }
+        if tps > self.tps {
+            self.tps = tps;
+        }
+    }
+
+    fn found(self) -> Best {
+        // Samples are positive and finite.
+        Best {
+            ttft_ms: Some(self.ttft_ms).filter(|ms| ms.is_finite()),
+            tps: Some(self.tps).filter(|tps| *tps > 0.0),
+        }
     }
 }
 
@@ -189,12 +219,18 @@ impl Row {
     /// So many requests are on it and wait at it now.
     pub(super) fn loaded(&mut self, active: u64, queue: u64) {
         if (active, queue) != (self.facts.active, self.facts.queue) {
-            *self = Self::new(Facts {
-                active,
-                queue,
-                ..self.facts
-            });
+            self.reload(active, queue);
         }
+    }
+
+    // Kept out of the loops, which come here for few of their rows.
+    #[inline(never)]
+    fn reload(&mut self, active: u64, queue: u64) {
+        *self = Self::new(Facts {
+            active,
+            queue,
+            ..self.facts
+        });
     }
 
     /// It is so fast now.
@@ -206,10 +242,35 @@ impl Row {
 
     fn weight(&mut self, best: Best, compared: u64) -> i64 {
         if self.compared != compared {
-            self.weight = whole(self.pull * self.facts.performance(best));
-            self.compared = compared;
+            self.weigh(best, compared);
         }
         self.weight
+    }
+
+    #[inline(never)]
+    fn weigh(&mut self, best: Best, compared: u64) {
+        self.weight = whole(self.pull * self.facts.performance(best));
+        self.compared = compared;
+    }
+}
+
+/// What a pick has to know of all candidates before it looks at each: the first tier that has any, and
+/// the best of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Survey {
+    first: Option<Tier>,
+    best: Sought,
+}
+
+impl Survey {
+    /// One more candidate.
+    pub(super) fn see(&mut self, row: &Row) {
+        if self.first.is_none_or(|first| row.tier < first) {
+            (self.first, self.best) = (Some(row.tier), Sought::default());
+        }
+        if self.first == Some(row.tier) {
+            self.best.see(row.facts.speed);
+        }
     }
 }
 
@@ -226,38 +287,39 @@ pub struct Rotation {
 
 impl Rotation {
     /// Picks one of the candidates and turns on: the place in `which` of its row. Their order decides
-    /// a tie. `None` only if there are none.
+    /// a tie. `None` only if there are none. The survey is of the same candidates, if not of more that
+    /// are full.
     pub(super) fn turn(
         &mut self,
+        survey: Survey,
         rows: &mut [Row],
-        which: impl Iterator<Item = usize> + Clone,
+        which: impl Iterator<Item = usize>,
     ) -> Option<usize> {
-        let tier = which.clone().map(|row| rows[row].tier).min()?;
-        let at = |row: usize| &rows[row].facts;
+        let tier = survey.first?;
         if tier == Tier::Full {
-            let all = which.enumerate();
-            return all
-                .min_by(|(_, a), (_, b)| by_share(at(*a), at(*b)))
-                .map(|(place, _)| place);
+            let at = |row: usize| &rows[row].facts;
+            let least = |a: &(usize, usize), b: &(usize, usize)| by_share(at(a.1), at(b.1));
+            return which.enumerate().min_by(least).map(|(place, _)| place);
         }
-        let eligible = which.clone().filter(|row| rows[*row].tier == tier);
-        let compared = self.compare(Best::of(eligible.map(at)));
-        let (mut total, mut picked): (i64, Option<(usize, usize, i64)>) = (0, None);
+        let compared = self.compare(survey.best.found());
+        let best = self.best;
+        // No standing is as low as the first.
+        let (mut total, mut highest, mut picked) = (0, i64::MIN, None);
         for (place, row) in which.enumerate() {
             let row = &mut rows[row];
             if row.tier != tier {
                 continue;
             }
-            let weight = row.weight(self.best, compared);
+            let weight = row.weight(best, compared);
             let seat = row.facts.seat;
             let standing = self.standing(seat);
             *standing += weight;
             total += weight;
-            if picked.is_none_or(|(.., highest)| *standing > highest) {
-                picked = Some((place, seat, *standing));
+            if *standing > highest {
+                (highest, picked) = (*standing, Some((place, seat)));
             }
         }
-        let (place, seat, _) = picked?;
+        let (place, seat) = picked?;
         *self.standing(seat) -= total;
         Some(place)
     }
@@ -273,9 +335,14 @@ impl Rotation {
 
     fn standing(&mut self, seat: usize) -> &mut i64 {
         if seat >= self.current.len() {
-            self.current.resize(seat + 1, 0);
+            self.seat(seat);
         }
         &mut self.current[seat]
+    }
+
+    #[inline(never)]
+    fn seat(&mut self, seat: usize) {
+        self.current.resize(seat + 1, 0);
     }
 }
 
@@ -299,7 +366,9 @@ mod tests {
         /// Picks one of these, of which nothing is reckoned yet.
         fn pick(&mut self, facts: &[Facts]) -> Option<usize> {
             let mut rows: Vec<_> = facts.iter().copied().map(Row::new).collect();
-            self.turn(&mut rows, 0..facts.len())
+            let mut survey = Survey::default();
+            rows.iter().for_each(|row| survey.see(row));
+            self.turn(survey, &mut rows, 0..facts.len())
         }
     }
 

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use nvpair_proxy::rules::shortlist::Shortlist;
 use nvpair_proxy::rules::discovery::{Extra, Node};
 use nvpair_proxy::rules::dispatch::{Action, Answer, Dispatch, Event, Exhausted, Verdict};
 use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::ids::{JobId, NodeId, RunId};
 use nvpair_proxy::rules::outcome::{Effort, End, Failure};
 use nvpair_proxy::rules::policy::{Ask, Policy};
+use nvpair_proxy::rules::shortlist::Shortlist;
 use nvpair_proxy::state::command::{PrioritySnapshot, Rank};
 use nvpair_proxy::state::events::{Events, Notice, Sink, WorkloadNotice};
 use nvpair_proxy::state::facade::{FacadeState, Surroundings};

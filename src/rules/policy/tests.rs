@@ -88,19 +88,26 @@ impl Desk {
     fn reserve(&mut self, candidates: &mut Vec<Candidate>) -> Option<Reservation> {
         let ask = Self::ask(None);
         let board = &mut self.board;
-        listed(candidates, |c| self.selector.order_and_reserve(board, ask, c, 0)).0
+        listed(candidates, |c| {
+            self.selector.order_and_reserve(board, ask, c, 0)
+        })
+        .0
     }
 
     /// Chooses among those from a place on.
     fn next(&mut self, candidates: &mut Vec<Candidate>, from: usize) {
         let end = candidates.len();
         let ask = Self::ask(None);
-        listed(candidates, |c| self.selector.next(&self.board, ask, c, from..end));
+        listed(candidates, |c| {
+            self.selector.next(&self.board, ask, c, from..end)
+        });
     }
 
     fn preview(&mut self, candidates: &mut Vec<Candidate>) -> Preview {
         let ask = Self::ask(None);
-        listed(candidates, |c| self.selector.preview(&self.board, ask, c, 0))
+        listed(candidates, |c| {
+            self.selector.preview(&self.board, ask, c, 0)
+        })
     }
 
     /// The whole order, one lost after the other.
