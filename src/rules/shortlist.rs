@@ -354,3 +354,6 @@ impl Shortlist {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
