@@ -232,9 +232,8 @@ impl View {
         if !pooled {
             view.everybody = Vec::new();
         }
-        if view.shared_addresses {
-            let lists = view.owners.values_mut().chain([&mut view.targets]);
-            lists.for_each(|list| new(list).may_share_addresses());
+        for list in view.owners.values_mut().chain([&mut view.targets]) {
+            new(list).finish(view.shared_addresses);
         }
         view
     }

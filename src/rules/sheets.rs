@@ -3,8 +3,8 @@
 //! Owns: a row for each candidate of the lists that requests bring, brought up to date before a
 //! choice. Leaves to others: what is reckoned (`weighted`), the counts (`reservations`).
 //!
-//! A list never changes, so that its rows hold what it says of its candidates as long as it is the
-//! same list. Loads change with every request: each row is compared with the board, and reckoned
+//! A list never changes, and brings its rows with it as far as they can be reckoned when a view is
+//! made. They hold what it says of its candidates as long as it is the same list. Loads change with every request: each row is compared with the board, and reckoned
 //! again where it differs.
 
 use std::ops::Range;
@@ -49,7 +49,7 @@ pub(super) struct Seen {
 
 /// What others told of a candidate that the board does not have.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+pub(super) struct Told {
     /// A pool node, with requests on it that are not ours, and some that wait.
     load: Option<(u32, u32)>,
     /// Its speed is measured by others.
@@ -128,7 +128,7 @@ impl Sheets {
             for owners in list.lists() {
                 if self.begin_of(owners).is_none() {
                     self.lists.push((Arc::downgrade(owners), self.rows.len()));
-                    self.add(owners.as_slice());
+                    self.add(owners);
                 }
             }
             self.end = self.rows.len();
@@ -138,7 +138,11 @@ impl Sheets {
             self.cut();
         }
         if !list.loose().is_empty() && list.picks(places).any(|(list, _)| list == 0) {
-            self.add(list.loose());
+            for (told, row) in list.loose().iter().map(Told::of) {
+                self.learned |= !told.speed;
+                self.told.push(told);
+                self.rows.push(row);
+            }
         }
     }
 
@@ -165,32 +169,35 @@ impl Sheets {
         self.told.truncate(self.end);
     }
 
-    fn add(&mut self, candidates: &[Candidate]) {
-        for c in candidates {
-            let seat = c.target.seat.index();
-            let measured = || self.speeds.get(seat).copied().unwrap_or_default();
-            let pooled = c.target.pooled();
-            let told = Told {
-                load: pooled.map(|p| (p.active, p.queue)),
-                speed: c.speed.is_some(),
-            };
-            let (active, queue) = told.with(Load::default());
-            self.rows.push(Row::new(Facts {
-                seat,
-                slots: c.target.slots,
-                base_weight: c.target.weight,
-                active,
-                queue,
-                warm: c.warm,
-                health: pooled.map_or(Health::Healthy, |p| p.health),
-                speed: c.speed.unwrap_or_else(measured),
-            }));
-            self.told.push(told);
-        }
+    fn add(&mut self, owners: &Owners) {
+        self.rows.extend_from_slice(owners.rows());
+        self.told.extend_from_slice(owners.told());
+        self.learned |= owners.told().iter().any(|told| !told.speed);
     }
 }
 
 impl Told {
+    /// What a candidate tells, and what is known of it while nothing of ours is there.
+    pub(super) fn of(c: &Candidate) -> (Self, Row) {
+        let pooled = c.target.pooled();
+        let told = Self {
+            load: pooled.map(|p| (p.active, p.queue)),
+            speed: c.speed.is_some(),
+        };
+        let (active, queue) = told.with(Load::default());
+        let row = Row::new(Facts {
+            seat: c.target.seat.index(),
+            slots: c.target.slots,
+            base_weight: c.target.weight,
+            active,
+            queue,
+            warm: c.warm,
+            health: pooled.map_or(Health::Healthy, |p| p.health),
+            speed: c.speed.unwrap_or_default(),
+        });
+        (told, row)
+    }
+
     /// Requests on it and requests that wait there, with what the board has.
     fn with(&self, load: Load) -> (u64, u64) {
         let (active, queue) = self.load.unwrap_or_default();

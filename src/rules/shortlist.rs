@@ -14,11 +14,16 @@ use rustc_hash::FxHashSet;
 use super::candidates::{Candidate, Target};
 use super::dispatch::Answer;
 use super::pool::record::PoolEngine;
+use super::sheets::Told;
+use super::weighted::Row;
 
 /// Candidates of one model as a view has them, by id. Never changed while anybody looks.
 #[derive(Debug, Default)]
 pub struct Owners {
     all: Vec<Candidate>,
+    /// What a choice knows of each before any load of ours, side by side.
+    rows: Vec<Row>,
+    told: Vec<Told>,
     pooled: usize,
     unconfirmed: bool,
     shared_addresses: bool,
@@ -40,12 +45,25 @@ impl Owners {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
+        let (told, row) = Told::of(&candidate);
+        self.told.push(told);
+        self.rows.push(row);
         self.all.push(candidate);
     }
 
-    /// Two nodes of the view share an address; they may be of this list.
-    pub(super) fn may_share_addresses(&mut self) {
-        self.shared_addresses = true;
+    /// It is whole: reckons what can be, so that no request has to. `shared_addresses`: two nodes of the
+    /// view share an address; they may be of this list.
+    pub(super) fn finish(&mut self, shared_addresses: bool) {
+        self.shared_addresses = shared_addresses;
+        Row::reckon(&mut self.rows);
+    }
+
+    pub(super) fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    pub(super) fn told(&self) -> &[Told] {
+        &self.told
     }
 
     /// All of them.

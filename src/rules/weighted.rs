@@ -129,7 +129,7 @@ fn whole(weight: f64) -> i64 {
 }
 
 /// The best figures there are, each by itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Best {
     ttft_ms: Option<f64>,
     tps: Option<f64>,
@@ -144,7 +144,7 @@ impl Best {
 }
 
 /// The best of what was seen so far; infinite and zero where nothing was measured.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Sought {
     ttft_ms: f64,
     tps: f64,
@@ -195,8 +195,8 @@ pub(super) struct Row {
     tier: Tier,
     pull: f64,
     weight: i64,
-    /// The best that the weight was compared with, as [`Rotation::compared`] counts them; 0 = none.
-    compared: u64,
+    /// What the weight was compared with, once it was.
+    compared: Option<Sought>,
 }
 
 impl Row {
@@ -206,7 +206,7 @@ impl Row {
             tier: facts.tier(),
             pull: facts.pull(),
             weight: 0,
-            compared: 0,
+            compared: None,
             facts,
         }
     }
@@ -236,21 +236,29 @@ impl Row {
     /// It is so fast now.
     pub(super) fn measured(&mut self, speed: Speed) {
         if speed != self.facts.speed {
-            (self.facts.speed, self.compared) = (speed, 0);
+            (self.facts.speed, self.compared) = (speed, None);
         }
     }
 
-    fn weight(&mut self, best: Best, compared: u64) -> i64 {
-        if self.compared != compared {
-            self.weigh(best, compared);
+    fn weight(&mut self, best: Sought) -> i64 {
+        if self.compared != Some(best) {
+            self.weigh(best);
         }
         self.weight
     }
 
     #[inline(never)]
-    fn weigh(&mut self, best: Best, compared: u64) {
-        self.weight = whole(self.pull * self.facts.performance(best));
-        self.compared = compared;
+    fn weigh(&mut self, best: Sought) {
+        self.weight = whole(self.pull * self.facts.performance(best.found()));
+        self.compared = Some(best);
+    }
+
+    /// Reckons all that can be reckoned before anybody asks: as if none of them were full, and all of
+    /// the first tier there.
+    pub(super) fn reckon(rows: &mut [Self]) {
+        let mut survey = Survey::default();
+        rows.iter().for_each(|row| survey.see(row));
+        rows.iter_mut().for_each(|row| row.weigh(survey.best));
     }
 }
 
@@ -279,10 +287,6 @@ impl Survey {
 pub struct Rotation {
     /// Standing by seat; over the candidates of a pick the sum does not change.
     current: Vec<i64>,
-    /// The best of the last pick's tier.
-    best: Best,
-    /// Counts the times that it was another.
-    compared: u64,
 }
 
 impl Rotation {
@@ -301,8 +305,6 @@ impl Rotation {
             let least = |a: &(usize, usize), b: &(usize, usize)| by_share(at(a.1), at(b.1));
             return which.enumerate().min_by(least).map(|(place, _)| place);
         }
-        let compared = self.compare(survey.best.found());
-        let best = self.best;
         // No standing is as low as the first.
         let (mut total, mut highest, mut picked) = (0, i64::MIN, None);
         for (place, row) in which.enumerate() {
@@ -310,7 +312,7 @@ impl Rotation {
             if row.tier != tier {
                 continue;
             }
-            let weight = row.weight(best, compared);
+            let weight = row.weight(survey.best);
             let seat = row.facts.seat;
             let standing = self.standing(seat);
             *standing += weight;
@@ -322,15 +324,6 @@ impl Rotation {
         let (place, seat) = picked?;
         *self.standing(seat) -= total;
         Some(place)
-    }
-
-    /// What weights are compared with from now on, and its number.
-    fn compare(&mut self, best: Best) -> u64 {
-        if self.compared == 0 || best != self.best {
-            self.best = best;
-            self.compared += 1;
-        }
-        self.compared
     }
 
     fn standing(&mut self, seat: usize) -> &mut i64 {
