@@ -213,7 +213,7 @@ impl Selector {
         let refresh = || sheets.refresh(board, candidates, places.clone()).survey;
         let survey = fresh.unwrap_or_else(refresh);
         if let Some(i) = sheets.turn(rotation, survey, candidates.picks(places.clone())) {
-            candidates.to_front(places.start, places.start + i);
+            candidates.put_first(places.start, places.start + i);
         }
     }
 
@@ -341,7 +341,7 @@ fn least_loaded_listed(board: &Board, candidates: &mut Shortlist, from: usize) -
 fn to_front(candidates: &mut Shortlist, from: usize, is_it: impl Fn(&Candidate) -> bool) -> bool {
     let place = (from..candidates.len()).find(|place| is_it(candidates.listed(*place)));
     if let Some(place) = place {
-        candidates.to_front(from, place);
+        candidates.put_first(from, place);
     }
     place.is_some()
 }

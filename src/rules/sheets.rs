@@ -4,17 +4,17 @@
 //! choice. Leaves to others: what is reckoned (`weighted`), the counts (`reservations`).
 //!
 //! A list never changes, and brings its rows with it as far as they can be reckoned when a view is
-//! made. They hold what it says of its candidates as long as it is the same list. Loads change with every request: each row is compared with the board, and reckoned
-//! again where it differs.
+//! made. They hold what it says of its candidates as long as it is the same list. Loads change with
+//! every request: each row is compared with the board, and reckoned again where it differs.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use super::candidates::Candidate;
 use super::pool::ema::Sample;
-use super::reservations::{Board, Load, Seat};
+use super::reservations::{Board, Seat};
 use super::shortlist::{Owners, Shortlist};
-use super::weighted::{Facts, Health, Rotation, Row, Speed, Survey};
+use super::weighted::{Facts, Health, Rotation, Row, Speed, Survey, Told};
 
 /// So many lists have rows at a time, unless one request brings more. Requests that still run keep
 /// the lists of views that are gone.
@@ -24,8 +24,6 @@ const KEPT: usize = 4;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sheets {
     rows: Vec<Row>,
-    /// What others told of each, beside it.
-    told: Vec<Told>,
     /// The lists, and where the rows of each begin. Held weakly: a list that is gone gives its seats
     /// up, and yet no other one can have its address.
     lists: Vec<(Weak<Owners>, usize)>,
@@ -35,7 +33,7 @@ pub(super) struct Sheets {
     begins: Vec<usize>,
     /// Measured here, by seat.
     speeds: Vec<Speed>,
-    /// Something was measured since the rows were last compared with it.
+    /// Something was measured, or there are new rows, since the rows were last compared with `speeds`.
     learned: bool,
 }
 
@@ -45,15 +43,6 @@ pub(super) struct Seen {
     pub(super) survey: Survey,
     /// How many of them are pool nodes without a free slot.
     pub(super) full: usize,
-}
-
-/// What others told of a candidate that the board does not have.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
-    /// A pool node, with requests on it that are not ours, and some that wait.
-    load: Option<(u32, u32)>,
-    /// Its speed is measured by others.
-    speed: bool,
 }
 
 impl Sheets {
@@ -80,22 +69,22 @@ impl Sheets {
         }
         let mut seen = Seen::default();
         for (list, at) in list.picks(places) {
-            let at = self.begins[list] + at;
-            let (row, told) = (&mut self.rows[at], &self.told[at]);
-            let (active, queue) = told.with(board.load_by(row.facts().seat));
-            row.loaded(active, queue);
-            seen.full += usize::from(told.load.is_some() && row.facts().is_full());
+            let row = &mut self.rows[self.begins[list] + at];
+            let load = board.load_by(row.facts().seat);
+            row.loaded(
+                load.in_flight.max(load.reserved),
+                load.pending + load.pressure,
+            );
+            seen.full += usize::from(row.told().load.is_some() && row.facts().is_full());
             seen.survey.see(row);
         }
         seen
     }
 
     fn measure(&mut self) {
-        for (row, told) in self.rows.iter_mut().zip(&self.told) {
-            if !told.speed {
-                let seat = row.facts().seat;
-                row.measured(self.speeds.get(seat).copied().unwrap_or_default());
-            }
+        for row in self.rows.iter_mut().filter(|row| !row.told().speed) {
+            let speed = self.speeds.get(row.facts().seat);
+            row.measured(speed.copied().unwrap_or_default());
         }
     }
 
@@ -124,25 +113,21 @@ impl Sheets {
             if self.lists.len() + more > KEPT || self.lists.iter().any(gone) {
                 (self.lists, self.end) = (Vec::new(), 0);
             }
-            self.cut();
+            self.rows.truncate(self.end);
             for owners in list.lists() {
                 if self.begin_of(owners).is_none() {
                     self.lists.push((Arc::downgrade(owners), self.rows.len()));
-                    self.add(owners);
+                    self.rows.extend_from_slice(owners.rows());
                 }
             }
             self.end = self.rows.len();
+            self.learned = true;
             self.find(list);
         }
-        if self.rows.len() > self.end {
-            self.cut();
-        }
+        self.rows.truncate(self.end);
         if !list.loose().is_empty() && list.picks(places).any(|(list, _)| list == 0) {
-            for (told, row) in list.loose().iter().map(Told::of) {
-                self.learned |= !told.speed;
-                self.told.push(told);
-                self.rows.push(row);
-            }
+            self.rows.extend(list.loose().iter().map(row));
+            self.learned = true;
         }
     }
 
@@ -163,46 +148,25 @@ impl Sheets {
         let is_it = |(list, _): &&(Weak<Owners>, usize)| Weak::as_ptr(list) == Arc::as_ptr(owners);
         self.lists.iter().find(is_it).map(|(_, begin)| *begin)
     }
-
-    fn cut(&mut self) {
-        self.rows.truncate(self.end);
-        self.told.truncate(self.end);
-    }
-
-    fn add(&mut self, owners: &Owners) {
-        self.rows.extend_from_slice(owners.rows());
-        self.told.extend_from_slice(owners.told());
-        self.learned |= owners.told().iter().any(|told| !told.speed);
-    }
 }
 
-impl Told {
-    /// What a candidate tells, and what is known of it while nothing of ours is there.
-    pub(super) fn of(c: &Candidate) -> (Self, Row) {
-        let pooled = c.target.pooled();
-        let told = Self {
-            load: pooled.map(|p| (p.active, p.queue)),
-            speed: c.speed.is_some(),
-        };
-        let (active, queue) = told.with(Load::default());
-        let row = Row::new(Facts {
-            seat: c.target.seat.index(),
-            slots: c.target.slots,
-            base_weight: c.target.weight,
-            active,
-            queue,
-            warm: c.warm,
-            health: pooled.map_or(Health::Healthy, |p| p.health),
-            speed: c.speed.unwrap_or_default(),
-        });
-        (told, row)
-    }
-
-    /// Requests on it and requests that wait there, with what the board has.
-    fn with(&self, load: Load) -> (u64, u64) {
-        let (active, queue) = self.load.unwrap_or_default();
-        let own = load.in_flight.max(load.reserved);
-        let waiting = load.pending + load.pressure;
-        (own + u64::from(active), waiting + u64::from(queue))
-    }
+/// A candidate while nothing of ours is on it.
+pub(super) fn row(c: &Candidate) -> Row {
+    let pooled = c.target.pooled();
+    let told = Told {
+        load: pooled.map(|p| (p.active, p.queue)),
+        speed: c.speed.is_some(),
+    };
+    let (active, queue) = told.load.unwrap_or_default();
+    let facts = Facts {
+        seat: c.target.seat.index(),
+        slots: c.target.slots,
+        base_weight: c.target.weight,
+        active: active.into(),
+        queue: queue.into(),
+        warm: c.warm,
+        health: pooled.map_or(Health::Healthy, |p| p.health),
+        speed: c.speed.unwrap_or_default(),
+    };
+    Row::new(facts, told)
 }

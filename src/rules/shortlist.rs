@@ -14,7 +14,7 @@ use rustc_hash::FxHashSet;
 use super::candidates::{Candidate, Target};
 use super::dispatch::Answer;
 use super::pool::record::PoolEngine;
-use super::sheets::Told;
+use super::sheets::row;
 use super::weighted::Row;
 
 /// Candidates of one model as a view has them, by id. Never changed while anybody looks.
@@ -23,7 +23,6 @@ pub struct Owners {
     all: Vec<Candidate>,
     /// What a choice knows of each before any load of ours, side by side.
     rows: Vec<Row>,
-    told: Vec<Told>,
     pooled: usize,
     unconfirmed: bool,
     shared_addresses: bool,
@@ -45,9 +44,7 @@ impl Owners {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        let (told, row) = Told::of(&candidate);
-        self.told.push(told);
-        self.rows.push(row);
+        self.rows.push(row(&candidate));
         self.all.push(candidate);
     }
 
@@ -60,10 +57,6 @@ impl Owners {
 
     pub(super) fn rows(&self) -> &[Row] {
         &self.rows
-    }
-
-    pub(super) fn told(&self) -> &[Told] {
-        &self.told
     }
 
     /// All of them.
@@ -305,7 +298,7 @@ impl Shortlist {
     }
 
     /// Puts one from a place on in front of those from there on, which keep their order.
-    pub(super) fn to_front(&mut self, from: usize, place: usize) {
+    pub(super) fn put_first(&mut self, from: usize, place: usize) {
         self.picks[from..=place].rotate_right(1);
     }
 

@@ -160,6 +160,12 @@ impl Default for Sought {
 }
 
 impl Sought {
+    /// The same as nothing, itself included.
+    const NEVER: Self = Self {
+        ttft_ms: f64::NAN,
+        tps: f64::NAN,
+    };
+
     fn see(&mut self, speed: Speed) {
         let ttft_ms = speed.ttft_ms.value().unwrap_or(f64::INFINITY);
         let tps = speed.tps.value().unwrap_or(0.0);
@@ -187,27 +193,38 @@ pub fn weights(facts: &[Facts]) -> Vec<i64> {
     facts.iter().map(|f| f.weight(best)).collect()
 }
 
+/// What others told of a candidate.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Told {
+    /// Of a pool node: requests on it that are not ours, and requests that wait there.
+    pub(super) load: Option<(u32, u32)>,
+    /// They measure its speed, too.
+    pub(super) speed: bool,
+}
+
 /// A candidate with what was reckoned of it, which is reckoned again only when what it follows from
 /// has changed: of a thousand, one request changes one.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     facts: Facts,
+    told: Told,
     tier: Tier,
     pull: f64,
     weight: i64,
-    /// What the weight was compared with, once it was.
-    compared: Option<Sought>,
+    /// What the weight was compared with; nothing is the same as no number.
+    compared: Sought,
 }
 
 impl Row {
-    /// Of which nothing is reckoned but what needs no other.
-    pub(super) fn new(facts: Facts) -> Self {
+    /// Of which nothing is reckoned but what needs no other. The load in `facts` is what was told.
+    pub(super) fn new(facts: Facts, told: Told) -> Self {
         Self {
             tier: facts.tier(),
             pull: facts.pull(),
             weight: 0,
-            compared: None,
+            compared: Sought::NEVER,
             facts,
+            told,
         }
     }
 
@@ -216,8 +233,15 @@ impl Row {
         &self.facts
     }
 
-    /// So many requests are on it and wait at it now.
-    pub(super) fn loaded(&mut self, active: u64, queue: u64) {
+    /// What others told of it.
+    pub(super) fn told(&self) -> Told {
+        self.told
+    }
+
+    /// So many requests are on it and wait at it now, beside those that others told of.
+    pub(super) fn loaded(&mut self, own: u64, waiting: u64) {
+        let (active, queue) = self.told.load.unwrap_or_default();
+        let (active, queue) = (own + u64::from(active), waiting + u64::from(queue));
         if (active, queue) != (self.facts.active, self.facts.queue) {
             self.reload(active, queue);
         }
@@ -226,22 +250,23 @@ impl Row {
     // Kept out of the loops, which come here for few of their rows.
     #[inline(never)]
     fn reload(&mut self, active: u64, queue: u64) {
-        *self = Self::new(Facts {
+        let facts = Facts {
             active,
             queue,
             ..self.facts
-        });
+        };
+        *self = Self::new(facts, self.told);
     }
 
     /// It is so fast now.
     pub(super) fn measured(&mut self, speed: Speed) {
         if speed != self.facts.speed {
-            (self.facts.speed, self.compared) = (speed, None);
+            (self.facts.speed, self.compared) = (speed, Sought::NEVER);
         }
     }
 
     fn weight(&mut self, best: Sought) -> i64 {
-        if self.compared != Some(best) {
+        if self.compared != best {
             self.weigh(best);
         }
         self.weight
@@ -250,7 +275,7 @@ impl Row {
     #[inline(never)]
     fn weigh(&mut self, best: Sought) {
         self.weight = whole(self.pull * self.facts.performance(best.found()));
-        self.compared = Some(best);
+        self.compared = best;
     }
 
     /// Reckons all that can be reckoned before anybody asks: as if none of them were full, and all of
@@ -350,227 +375,4 @@ fn by_share(a: &Facts, b: &Facts) -> Ordering {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    impl Rotation {
-        /// Picks one of these, of which nothing is reckoned yet.
-        fn pick(&mut self, facts: &[Facts]) -> Option<usize> {
-            let mut rows: Vec<_> = facts.iter().copied().map(Row::new).collect();
-            let mut survey = Survey::default();
-            rows.iter().for_each(|row| survey.see(row));
-            self.turn(survey, &mut rows, 0..facts.len())
-        }
-    }
-
-    fn node(seat: usize, slots: u32) -> Facts {
-        Facts {
-            seat,
-            slots,
-            base_weight: slots,
-            active: 0,
-            queue: 0,
-            warm: true,
-            health: Health::Healthy,
-            speed: Speed::default(),
-        }
-    }
-
-    fn speed(ttft_ms: f64, tps: f64) -> Speed {
-        Speed {
-            ttft_ms: Ema::of(Some(ttft_ms)),
-            tps: Ema::of(Some(tps)),
-        }
-    }
-
-    #[test]
-    fn a_weight_is_its_base_times_load_times_speed() {
-        let fastest = speed(100.0, 50.0);
-        let best = Best {
-            ttft_ms: Some(100.0),
-            tps: Some(50.0),
-        };
-        for (name, facts, want) in [
-            ("idle, one slot", node(0, 1), 100),
-            ("idle, eight slots", node(0, 8), 800),
-            (
-                "half free",
-                Facts {
-                    active: 4,
-                    ..node(0, 8)
-                },
-                400,
-            ),
-            (
-                "a queue as long as its slots",
-                Facts {
-                    queue: 8,
-                    ..node(0, 8)
-                },
-                400,
-            ),
-            (
-                "full",
-                Facts {
-                    active: 8,
-                    ..node(0, 8)
-                },
-                1,
-            ),
-            (
-                "over full",
-                Facts {
-                    active: 9,
-                    ..node(0, 8)
-                },
-                1,
-            ),
-            (
-                "the best",
-                Facts {
-                    speed: fastest,
-                    ..node(0, 1)
-                },
-                100,
-            ),
-            (
-                "four times slower to begin",
-                Facts {
-                    speed: speed(400.0, 50.0),
-                    ..node(0, 1)
-                },
-                50,
-            ),
-            (
-                "four times slower to go on",
-                Facts {
-                    speed: speed(100.0, 12.5),
-                    ..node(0, 1)
-                },
-                50,
-            ),
-            (
-                "never below a quarter",
-                Facts {
-                    speed: speed(9e9, 0.001),
-                    ..node(0, 1)
-                },
-                25,
-            ),
-            (
-                "embeddings: by the first alone",
-                Facts {
-                    speed: speed(400.0, 0.0),
-                    ..node(0, 1)
-                },
-                50,
-            ),
-        ] {
-            assert_eq!(facts.weight(best), want, "{name}");
-        }
-    }
-
-    #[test]
-    fn tiers_go_warm_cold_suspect_full() {
-        let full = Facts {
-            active: 1,
-            ..node(0, 1)
-        };
-        let suspect_cold = Facts {
-            health: Health::Suspect,
-            warm: false,
-            ..node(1, 1)
-        };
-        let suspect_warm = Facts {
-            health: Health::Suspect,
-            ..node(2, 1)
-        };
-        let cold = Facts {
-            warm: false,
-            ..node(3, 1)
-        };
-        let warm = node(4, 1);
-        let mut all = vec![full, suspect_cold, suspect_warm, cold, warm];
-        while !all.is_empty() {
-            let last = all.len() - 1;
-            assert_eq!(Rotation::default().pick(&all), Some(last));
-            all.pop();
-        }
-    }
-
-    #[test]
-    fn of_full_nodes_the_one_with_the_least_a_slot_goes_first() {
-        let mut a = Facts {
-            active: 9,
-            ..node(0, 8)
-        };
-        let b = Facts {
-            active: 1,
-            base_weight: 1,
-            ..node(1, 1)
-        };
-        a.base_weight = 1;
-        assert_eq!(
-            Rotation::default().pick(&[b, a]),
-            Some(0),
-            "1 a slot before 9/8"
-        );
-        let more = Facts { active: 2, ..b };
-        assert_eq!(Rotation::default().pick(&[more, a]), Some(1));
-    }
-
-    #[test]
-    fn the_classic_rotation() {
-        let mut r = Rotation::default();
-        let nodes = [node(0, 5), node(1, 1), node(2, 1)];
-        let turns: Vec<_> = (0..7).map(|_| r.pick(&nodes).unwrap()).collect();
-        assert_eq!(turns, [0, 0, 1, 0, 2, 0, 0]);
-    }
-
-    proptest! {
-        /// Issue 7: with constant weights, over any run of picks each node's count is within 2 of its
-        /// weight's share.
-        #[test]
-        fn every_node_gets_its_share(
-            weights in prop::collection::vec(1u32..40, 1..8),
-            lead in 0usize..50,
-            picks in 1usize..300,
-        ) {
-            let nodes: Vec<_> = weights.iter().enumerate().map(|(i, w)| node(i, *w)).collect();
-            let total: u32 = weights.iter().sum();
-            let mut r = Rotation::default();
-            for _ in 0..lead {
-                r.pick(&nodes);
-            }
-            let mut counts = vec![0f64; nodes.len()];
-            for _ in 0..picks {
-                counts[r.pick(&nodes).unwrap()] += 1.0;
-            }
-            for (count, weight) in counts.iter().zip(&weights) {
-                let share = picks as f64 * f64::from(*weight) / f64::from(total);
-                prop_assert!((count - share).abs() <= 2.0, "{count} of {share}");
-            }
-        }
-
-        #[test]
-        fn a_worse_tier_is_never_picked_while_there_is_a_better(
-            nodes in prop::collection::vec((0u64..3, any::<bool>(), any::<bool>()), 1..8),
-            picks in 1usize..20,
-        ) {
-            let nodes: Vec<_> = nodes.iter().enumerate().map(|(i, (active, warm, hot))| Facts {
-                active: *active,
-                warm: *warm,
-                health: if *hot { Health::Suspect } else { Health::Healthy },
-                ..node(i, 2)
-            }).collect();
-            let best = nodes.iter().map(Facts::tier).min().unwrap();
-            let mut r = Rotation::default();
-            for _ in 0..picks {
-                let i = r.pick(&nodes).unwrap();
-                prop_assert_eq!(nodes[i].tier(), best);
-            }
-        }
-    }
-}
+mod tests;

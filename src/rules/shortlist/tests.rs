@@ -75,7 +75,7 @@ fn two_lists_go_by_id_together_each_under_its_own_name_of_the_model() {
     let (one, two) = (list(&[("a", 1), ("c", 3)]), list(&[("b", 2), ("d", 4)]));
     let mut short = Shortlist::of(&one);
     short.add(&two, Some("theirs".into()), |c| {
-        &*c.target.node.as_str() != "d"
+        c.target.node.as_str() != "d"
     });
     assert_eq!(ids(&short), ["a", "c", "b"]);
     short.sort_by_id(1);
