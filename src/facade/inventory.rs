@@ -10,11 +10,12 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
 use hyper::body::Incoming;
 
 use crate::net::answers;
-use crate::rules::candidates::{Candidate, drop_shared};
+use crate::rules::candidates::Candidate;
 use crate::rules::cors::{self, Ask, Grant};
 use crate::rules::engine::{ListShape, Naming};
 use crate::rules::models::{self, Record};
 use crate::rules::policy;
+use crate::rules::shortlist::Shortlist;
 use crate::state::clients::Client;
 
 use super::Facade;
@@ -43,17 +44,17 @@ pub fn everybody(facade: &Facade) -> Vec<Candidate> {
         return of_all_engines(facade);
     }
     let routing = facade.routing();
-    let mut all = routing.view.everybody().to_vec();
+    let mut all = Shortlist::from(routing.view.everybody().to_vec());
     let ask = policy::Ask {
         engine: facade.state.engine(),
         model: "",
         pin: routing.pin.as_ref(),
     };
-    facade.context.shared.scheduler.preview(ask, &mut all);
+    facade.context.shared.scheduler.preview(ask, &mut all, 0);
     if routing.view.shares_addresses() {
-        drop_shared(&mut all);
+        all.drop_shared();
     }
-    all
+    all.to_vec()
 }
 
 /// The nodes of every engine, each address once.
@@ -62,8 +63,9 @@ fn of_all_engines(facade: &Facade) -> Vec<Candidate> {
     for source in facade.context.shared.sources() {
         all.extend_from_slice(facade.routing_of(&source).view.everybody());
     }
-    drop_shared(&mut all);
-    all
+    let mut all = Shortlist::from(all);
+    all.drop_shared();
+    all.to_vec()
 }
 
 /// Answers the gateway's model list, which is in `body`, to a browser: what every engine lets this

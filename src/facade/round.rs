@@ -23,6 +23,7 @@ use crate::rules::ids::{JobId, NodeId};
 use crate::rules::outcome::{Effort, Failure};
 use crate::rules::policy::Ask;
 use crate::rules::route::dialect;
+use crate::rules::shortlist::Shortlist;
 use crate::state::chain::{self, Asker, Wanted};
 use crate::state::fate::Commit;
 use crate::state::pool::Place;
@@ -102,7 +103,7 @@ pub struct Round {
     demand: Option<Demand>,
     /// Its body can be sent once only.
     once: bool,
-    candidates: Vec<Candidate>,
+    candidates: Shortlist,
     /// Where each link's candidates end.
     ends: Vec<usize>,
     /// The providers among them.
@@ -133,7 +134,7 @@ impl Round {
             body_bytes,
             demand: None,
             once,
-            candidates: Vec::new(),
+            candidates: Shortlist::default(),
             ends: Vec::new(),
             providers: Vec::new(),
             rest: None,
@@ -184,9 +185,8 @@ impl Round {
 
     /// A pool node takes a request under a lease only.
     async fn hold(&mut self, candidate: usize) -> Result<(), Withheld> {
-        let Candidate {
-            target, send_as, ..
-        } = &self.candidates[candidate];
+        let target = self.candidates.target(candidate);
+        let send_as = self.candidates.send_as(candidate).map(|name| &**name);
         if target.provider().is_some() {
             return self.admitted(candidate);
         }
@@ -197,7 +197,7 @@ impl Round {
         let run = shared.workloads.run_id();
         let engine = self.report.facade().state.engine();
         let (id, attempt) = (self.report.id(), self.machine.dispatched());
-        let model = send_as.as_deref().or(self.model.as_ref().map(|m| &*m.name));
+        let model = send_as.or(self.model.as_ref().map(|m| &*m.name));
         let naming = target.facade.spec().naming;
         let place = Place {
             node: target.node.clone(),
@@ -214,7 +214,7 @@ impl Round {
 
     /// A provider takes a request by its permit: another one may have sent it to rest meanwhile.
     fn admitted(&mut self, candidate: usize) -> Result<(), Withheld> {
-        let node = &self.candidates[candidate].target.node;
+        let node = &self.candidates.target(candidate).node;
         let is_it = |p: &&Arc<Provider>| p.target().node == *node;
         let provider = self.providers.iter().find(is_it).ok_or(Withheld::Busy)?;
         let permit = provider.admit(Instant::now()).map_err(|_| Withheld::Busy)?;
@@ -262,9 +262,9 @@ impl Round {
             }),
             demand: &mut || known.get_or_insert_with(|| lane.demand()).total(),
             routing: &|state| facade.routing_of(state),
-            order: &mut |ask, candidates, first| {
-                let claim = claim.as_deref_mut().filter(|_| first);
-                shared.scheduler.order(ask, candidates, claim)
+            order: &mut |ask, candidates, from| {
+                let claim = claim.as_deref_mut().filter(|_| from == 0);
+                shared.scheduler.order(ask, candidates, from, claim)
             },
         };
         let found = chain::find(shared, &facade.state, wanted);
@@ -280,9 +280,11 @@ impl Round {
         if self.once {
             self.candidates.truncate(1);
         }
-        for c in self.candidates.iter().filter(|c| c.target.unconfirmed) {
-            if let Some(facade) = facade.of(&c.target) {
-                facade.confirm_address(&c.target.node);
+        if self.candidates.may_be_unconfirmed() {
+            for target in self.candidates.targets().filter(|t| t.unconfirmed) {
+                if let Some(facade) = facade.of(target) {
+                    facade.confirm_address(&target.node);
+                }
             }
         }
         let candidates = self.candidates.len();
@@ -291,7 +293,7 @@ impl Round {
             self.charge(lane)?;
         }
         if self.model.is_some() && self.report.job().is_none() {
-            let chosen = self.candidates.iter().map(|c| c.target.node.clone());
+            let chosen = self.candidates.targets().map(|t| t.node.clone());
             self.admit(chosen.chain(found.busy).collect());
         }
         Ok(Event::Resolved { candidates, held })
@@ -351,7 +353,7 @@ impl Round {
             // The first one of a link was chosen when it was looked up.
             let first = self.ends.contains(&candidate);
             let end = self.ends.iter().copied().find(|end| *end > candidate);
-            let send_as = self.candidates[candidate].send_as.clone();
+            let send_as = self.candidates.send_as(candidate).cloned();
             let name = send_as.as_deref();
             let name = name.or(self.model.as_ref().map(|m| &*m.name));
             let model = name.map(|name| engine.spec().naming.normalize(name));
@@ -362,17 +364,17 @@ impl Round {
             };
             if !first {
                 let end = end.unwrap_or(self.candidates.len());
-                let rest = &mut self.candidates[candidate..end];
-                facade.context.shared.scheduler.next(ask, rest);
+                let scheduler = &facade.context.shared.scheduler;
+                scheduler.next(ask, &mut self.candidates, candidate..end);
             }
         }
-        let target = &self.candidates[candidate].target;
+        let target = self.candidates.target(candidate);
         self.effort == Effort::OnePass || facade.knows(target)
     }
 
     /// A dispatch begins: the request counts on this node now.
     fn place(&mut self, candidate: usize, last: bool) -> Candidate {
-        let to = self.candidates[candidate].clone();
+        let to = self.candidates.candidate(candidate);
         let target = &to.target;
         self.report.dispatched(target);
         if let Some(job) = self.report.job().cloned() {

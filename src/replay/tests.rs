@@ -95,7 +95,7 @@ async fn a_dry_replay_reads_live_loads_and_changes_none() {
     // A live request, which the virtual clock knows nothing of.
     let mut claim = Claim::new(shared.scheduler.clone());
     let facade = shared.facade(engine("ollama")).unwrap();
-    let mut candidates = facade.routing().view.candidates(Some("m:latest")).to_vec();
+    let mut candidates = facade.routing().view.shortlist(Some("m:latest"));
     let ask = Ask {
         engine: engine("ollama"),
         model: "m:latest",
@@ -103,7 +103,7 @@ async fn a_dry_replay_reads_live_loads_and_changes_none() {
     };
     shared
         .scheduler
-        .order(ask, &mut candidates, Some(&mut claim));
+        .order(ask, &mut candidates, 0, Some(&mut claim));
     claim.dispatch(&"a".into());
     let before = shared.scheduler.load(&"a".into());
     let desk = desk(&shared);

@@ -23,6 +23,7 @@ use super::ids::NodeId;
 use super::pool::record::PoolEngine;
 use super::reservations::Seat;
 use super::secret::Secret;
+use super::shortlist::{Owners, Shortlist};
 use super::weighted::{Health, Speed};
 
 /// How a target is reached.
@@ -188,7 +189,7 @@ pub struct Sources<'a> {
 #[derive(Debug, Default)]
 pub struct View {
     /// Reachable nodes that take requests of any kind, by id: those of the pool do not.
-    targets: Vec<Candidate>,
+    targets: Arc<Owners>,
     /// All of them, where there are any of the pool; else empty.
     everybody: Vec<Candidate>,
     /// Owners by normalised model name that take nothing now.
@@ -196,7 +197,7 @@ pub struct View {
     /// The others.
     excluded: Vec<(NodeId, Exclusion)>,
     /// Owners by normalised model name, each list by id.
-    owners: FxHashMap<String, Vec<Candidate>>,
+    owners: FxHashMap<String, Arc<Owners>>,
     /// Whether two targets share an address, so that requests must look for it.
     shared_addresses: bool,
     /// Whether a node is reached otherwise than in plain HTTP.
@@ -231,6 +232,9 @@ impl View {
         if !pooled {
             view.everybody = Vec::new();
         }
+        for list in view.owners.values_mut().chain([&mut view.targets]) {
+            new(list).finish(view.shared_addresses);
+        }
         view
     }
 
@@ -257,9 +261,10 @@ impl View {
                 }),
                 send_as: None,
             };
-            let owners = self.owners.entry(model).or_default();
+            let owners = new(self.owners.entry(model).or_default());
             // A node that lists a model twice owns it once.
-            if owners.last().is_none_or(|o| o.target.node != target.node) {
+            let last = owners.as_slice().last();
+            if last.is_none_or(|o| o.target.node != target.node) {
                 owners.push(candidate);
             }
         }
@@ -271,7 +276,7 @@ impl View {
             send_as: None,
         };
         if pool.is_none() {
-            self.targets.push(candidate.clone());
+            new(&mut self.targets).push(candidate.clone());
         }
         self.everybody.push(candidate);
     }
@@ -296,7 +301,7 @@ impl View {
     /// Whoever is asked for a list or a permission: all reachable nodes, by id.
     pub fn everybody(&self) -> &[Candidate] {
         match self.everybody.is_empty() {
-            true => &self.targets,
+            true => self.targets.as_slice(),
             false => &self.everybody,
         }
     }
@@ -304,10 +309,21 @@ impl View {
     /// Candidates for a model (already normalised), or all nodes that take requests of any kind, by
     /// id.
     pub fn candidates(&self, model: Option<&str>) -> &[Candidate] {
+        self.owners(model).map_or(&[], |list| list.as_slice())
+    }
+
+    /// The same as a list for a request to refer to; `None` where nobody has the model.
+    pub fn owners(&self, model: Option<&str>) -> Option<&Arc<Owners>> {
         match model {
-            None => &self.targets,
-            Some(model) => self.owners.get(model).map_or(&[], Vec::as_slice),
+            None => Some(&self.targets),
+            Some(model) => self.owners.get(model),
         }
+    }
+
+    /// The same as a request begins with them.
+    pub fn shortlist(&self, model: Option<&str>) -> Shortlist {
+        self.owners(model)
+            .map_or_else(Shortlist::default, Shortlist::of)
     }
 
     /// Whether two reachable nodes share an address.
@@ -331,6 +347,11 @@ impl View {
     }
 }
 
+/// A list of a view that is being built.
+fn new(list: &mut Arc<Owners>) -> &mut Owners {
+    Arc::get_mut(list).expect("nobody else has it before the view is built")
+}
+
 /// What is told of a model, in any spelling of its name.
 fn find<'a, T>(naming: Naming, all: &'a [(String, T)], model: &str) -> Option<&'a (String, T)> {
     all.iter().find(|(m, _)| naming.normalize(m) == model)
@@ -343,17 +364,6 @@ pub fn merged<const N: usize>(overlays: [&BTreeMap<NodeId, Node>; N]) -> Vec<&No
     all.sort_by(|a, b| a.id.cmp(&b.id));
     all.dedup_by(|a, b| a.id == b.id);
     all
-}
-
-/// Keeps the first of several candidates with one address: the same machine can be present under a
-/// manual and a relayed id.
-pub fn drop_shared(candidates: &mut Vec<Candidate>) {
-    let mut seen: Vec<Arc<str>> = Vec::with_capacity(candidates.len());
-    candidates.retain(|c| {
-        let new = !seen.contains(&c.target.authority);
-        seen.push(c.target.authority.clone());
-        new
-    });
 }
 
 impl Target {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::candidates::Candidate;
 use super::engine::{EngineId, RouteKind};
 use super::ids::NodeId;
 use super::pool::record::PoolEngine;
@@ -34,6 +35,17 @@ pub enum Place {
     Provider(String),
     /// Every provider that lists the model.
     Providers,
+}
+
+impl Place {
+    /// Whether a node of the engines looked through is one of its targets.
+    pub fn takes(&self, candidate: &Candidate) -> bool {
+        match self {
+            Self::Node(id) => candidate.target.node == *id,
+            Self::Pool => candidate.target.pooled().is_some(),
+            _ => true,
+        }
+    }
 }
 
 /// The virtual models: names that stand for ordered lists.

@@ -5,10 +5,10 @@
 //! (`reservations`), the order (`policy`), the lock and the guard (`state::scheduler`). The request
 //! path and the dry `replay` both count with this.
 
-use super::candidates::Candidate;
 use super::ids::NodeId;
 use super::policy::{Ask, Selector};
 use super::reservations::{Board, Load, Reservation};
+use super::shortlist::Shortlist;
 
 /// What one request counts, and where.
 #[derive(Debug, Default)]
@@ -18,19 +18,20 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Puts candidates in order and counts the request on the chosen one, in one step. What it
+    /// Puts candidates from a place on in order and counts the request on the chosen one, in one step. What it
     /// reserved before is given back first. Returns the pool nodes that were taken out as full.
     pub fn choose(
         &mut self,
         selector: &mut Selector,
         board: &mut Board,
         ask: Ask,
-        candidates: &mut Vec<Candidate>,
+        candidates: &mut Shortlist,
+        from: usize,
     ) -> Vec<NodeId> {
         if let Some(old) = self.reservation.take() {
             board.release(old);
         }
-        let (reservation, full) = selector.order_and_reserve(board, ask, candidates);
+        let (reservation, full) = selector.order_and_reserve(board, ask, candidates, from);
         self.reservation = reservation;
         full
     }

@@ -36,6 +36,8 @@ pub mod reservations;
 pub mod route;
 pub mod secret;
 pub mod semantics;
+mod sheets;
+pub mod shortlist;
 pub mod synthetic;
 pub mod trace_context;
 pub mod units;

@@ -8,6 +8,8 @@
 //! Weighted choices are made one at a time: the second candidate is chosen when the first was lost,
 //! by the loads of that moment.
 
+use std::ops::Range;
+
 use rustc_hash::FxHashMap;
 
 use super::candidates::Candidate;
@@ -15,7 +17,9 @@ use super::engine::EngineId;
 use super::ids::NodeId;
 use super::pool::ema::Sample;
 use super::reservations::{Board, Reservation, Seat};
-use super::weighted::{Facts, Health, Rotation, Speed, weights};
+use super::sheets::Sheets;
+use super::shortlist::Shortlist;
+use super::weighted::{Rotation, Speed, Survey, weights};
 
 /// Which policy is in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +68,15 @@ pub struct Ordered {
 #[derive(Clone, Debug, Default)]
 struct Track {
     rotation: Rotation,
-    /// By seat.
-    speeds: Vec<Speed>,
+    sheets: Sheets,
+}
+
+/// Whether what was reckoned of the candidates is of this moment.
+#[derive(Clone, Copy)]
+enum Rows {
+    Old,
+    /// In the track at this place, where all of them were looked over.
+    Fresh(usize, Survey),
 }
 
 /// Models that are remembered at most; names come from outside.
@@ -75,9 +86,15 @@ const TRACKS: usize = 4096;
 #[derive(Clone, Debug)]
 pub struct Selector {
     policy: Policy,
-    /// By facade, then by model.
-    tracks: Vec<FxHashMap<Box<str>, Track>>,
-    scratch: Vec<Facts>,
+    /// By facade.
+    tracks: Vec<Tracks>,
+}
+
+/// By model. The names lead to places, so that a track is found by one look-up.
+#[derive(Clone, Debug, Default)]
+struct Tracks {
+    places: FxHashMap<Box<str>, usize>,
+    tracks: Vec<Track>,
 }
 
 impl Selector {
@@ -85,8 +102,7 @@ impl Selector {
     pub fn new(policy: Policy) -> Self {
         Self {
             policy,
-            tracks: EngineId::facades().map(|_| FxHashMap::default()).collect(),
-            scratch: Vec::new(),
+            tracks: EngineId::facades().map(|_| Tracks::default()).collect(),
         }
     }
 
@@ -102,43 +118,49 @@ impl Selector {
 
     /// Puts candidates (given by id) in the order in which they are to be tried, as far as it is
     /// decided now: [`Selector::next`] decides the rest as it comes to it. Pool nodes that are full
-    /// are taken out.
-    pub fn order(&mut self, board: &Board, ask: Ask, candidates: &mut Vec<Candidate>) -> Ordered {
-        let mut full = Vec::new();
-        candidates.retain(|c| {
-            let is_full = c.target.pooled().is_some() && facts(board, None, c).is_full();
-            if is_full {
-                full.push(c.target.node.clone());
-            }
-            !is_full
-        });
-        let pinned = ask.pin.is_some_and(|pin| to_front(candidates, pin));
-        let rest = &mut candidates[usize::from(pinned)..];
+    /// are taken out. Only those from a place on are looked at: the ones before it are other links'.
+    pub fn order(
+        &mut self,
+        board: &Board,
+        ask: Ask,
+        candidates: &mut Shortlist,
+        from: usize,
+    ) -> Ordered {
+        let (full, mut rows) = self.take_out_full(board, ask, candidates, from);
+        let pinned = ask
+            .pin
+            .is_some_and(|pin| to_front(candidates, from, |c| c.target.node == *pin));
+        let rest = from + usize::from(pinned);
+        if pinned {
+            // The others are looked over without it.
+            rows = Rows::Old;
+        }
         let reserve = match self.policy {
             Policy::Ordered => {
-                rest.sort_by_key(|c| c.target.pooled().is_some());
-                self.next(board, ask, rest);
+                pool_last(candidates, rest, |_| ());
+                self.turn(board, ask, candidates, rest..candidates.len(), rows);
                 None
             },
             Policy::Listed => {
                 let rank = |c: &Candidate| board.rank(&c.target.node).unwrap_or(usize::MAX);
-                rest.sort_by_key(|c| (rank(c), c.target.pooled().is_some()));
+                pool_last(candidates, rest, rank);
                 if pinned {
                     return Ordered {
                         reserve: None,
                         full,
                     };
                 }
-                let listed = least_loaded_listed(board, candidates);
+                let listed = least_loaded_listed(board, candidates, from);
                 if listed.is_none() {
-                    self.next(board, ask, candidates);
+                    self.turn(board, ask, candidates, from..candidates.len(), rows);
                 }
                 listed
             },
             Policy::Weighted if pinned => None,
             Policy::Weighted => {
-                self.next(board, ask, rest);
-                rest.first().map(|c| c.target.node.clone())
+                self.turn(board, ask, candidates, from..candidates.len(), rows);
+                let first = (from < candidates.len()).then(|| candidates.target(from));
+                first.map(|target| target.node.clone())
             },
         };
         Ordered { reserve, full }
@@ -149,46 +171,103 @@ impl Selector {
         &mut self,
         board: &mut Board,
         ask: Ask,
-        candidates: &mut Vec<Candidate>,
+        candidates: &mut Shortlist,
+        from: usize,
     ) -> (Option<Reservation>, Vec<NodeId>) {
-        let Ordered { reserve, full } = self.order(board, ask, candidates);
+        let Ordered { reserve, full } = self.order(board, ask, candidates, from);
         (reserve.map(|node| board.take(&node)), full)
     }
 
-    /// Chooses who is next among those that are left, and puts it in front. Does nothing where the
-    /// order stands.
-    pub fn next(&mut self, board: &Board, ask: Ask, rest: &mut [Candidate]) {
-        let by_turns = self.policy == Policy::Weighted
-            || rest.first().is_some_and(|c| c.target.pooled().is_some());
-        if !by_turns || rest.is_empty() {
+    /// Chooses who is next among those at these places, and puts it in front of them. Does nothing
+    /// where the order stands.
+    pub fn next(
+        &mut self,
+        board: &Board,
+        ask: Ask,
+        candidates: &mut Shortlist,
+        places: Range<usize>,
+    ) {
+        self.turn(board, ask, candidates, places, Rows::Old);
+    }
+
+    fn turn(
+        &mut self,
+        board: &Board,
+        ask: Ask,
+        candidates: &mut Shortlist,
+        places: Range<usize>,
+        rows: Rows,
+    ) {
+        let by_turns = !places.is_empty()
+            && (self.policy == Policy::Weighted
+                || candidates.target(places.start).pooled().is_some());
+        if !by_turns {
             return;
         }
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let track = self.track(ask.engine, ask.model);
-        scratch.clear();
-        scratch.extend(rest.iter().map(|c| facts(board, Some(track), c)));
-        if let Some(i) = track.rotation.pick(&scratch) {
-            rest[..=i].rotate_right(1);
+        let tracks = &mut self.tracks[ask.engine.index()];
+        let (track, fresh) = match rows {
+            Rows::Fresh(track, survey) => (track, Some(survey)),
+            Rows::Old => (tracks.find(ask.model), None),
+        };
+        let Track { rotation, sheets } = &mut tracks.tracks[track];
+        let refresh = || sheets.refresh(board, candidates, places.clone()).survey;
+        let survey = fresh.unwrap_or_else(refresh);
+        if let Some(i) = sheets.turn(rotation, survey, candidates.picks(places.clone())) {
+            candidates.put_first(places.start, places.start + i);
         }
-        self.scratch = scratch;
+    }
+
+    /// Pool nodes without a free slot are not asked. Says whether it brought the rows up to date.
+    fn take_out_full(
+        &mut self,
+        board: &Board,
+        ask: Ask,
+        candidates: &mut Shortlist,
+        from: usize,
+    ) -> (Vec<NodeId>, Rows) {
+        let mut full = Vec::new();
+        if !candidates.may_be_pooled() {
+            return (full, Rows::Old);
+        }
+        let tracks = &mut self.tracks[ask.engine.index()];
+        let track = tracks.find(ask.model);
+        let sheets = &mut tracks.tracks[track].sheets;
+        let seen = sheets.refresh(board, candidates, from..candidates.len());
+        if seen.full > 0 {
+            candidates.retain_picks(from, |pick, c| {
+                let is_full = c.target.pooled().is_some() && sheets.facts(pick).is_full();
+                if is_full {
+                    full.push(c.target.node.clone());
+                }
+                !is_full
+            });
+        }
+        (full, Rows::Fresh(track, seen.survey))
     }
 
     /// The whole order as it would be decided now, one lost after the other; nothing is remembered.
-    /// Returns the weight of each, in that order.
-    pub fn preview(&self, board: &Board, ask: Ask, candidates: &mut Vec<Candidate>) -> Preview {
+    /// Returns the weight of each from the place on, in that order.
+    pub fn preview(
+        &self,
+        board: &Board,
+        ask: Ask,
+        candidates: &mut Shortlist,
+        from: usize,
+    ) -> Preview {
         let mut trial = Self::new(self.policy);
-        if let Some(track) = self.tracks[ask.engine.index()].get(ask.model) {
-            trial.tracks[ask.engine.index()].insert(ask.model.into(), track.clone());
+        let Tracks { places, tracks } = &self.tracks[ask.engine.index()];
+        if let Some(place) = places.get(ask.model) {
+            *trial.track(ask.engine, ask.model) = tracks[*place].clone();
         }
-        let Ordered { full, .. } = trial.order(board, ask, candidates);
-        for i in 1..candidates.len().min(Self::PREVIEWED) {
-            trial.next(board, ask, &mut candidates[i..]);
+        let Ordered { full, .. } = trial.order(board, ask, candidates, from);
+        let end = candidates.len();
+        for next in from + 1..end.min(from + Self::PREVIEWED) {
+            trial.next(board, ask, candidates, next..end);
         }
-        let track = trial.track(ask.engine, ask.model);
-        let all: Vec<_> = candidates
-            .iter()
-            .map(|c| facts(board, Some(track), c))
-            .collect();
+        let sheets = &mut trial.track(ask.engine, ask.model).sheets;
+        sheets.refresh(board, candidates, from..end);
+        let picks = candidates.picks(from..end);
+        let all: Vec<_> = picks.map(|pick| *sheets.facts(pick)).collect();
         Preview {
             full,
             weights: weights(&all),
@@ -201,26 +280,29 @@ impl Selector {
 
     /// An answer of this model on this node was measured.
     pub fn learn(&mut self, engine: EngineId, model: &str, seat: &Seat, sample: Sample) {
-        let speeds = &mut self.track(engine, model).speeds;
-        if seat.index() >= speeds.len() {
-            speeds.resize(seat.index() + 1, Speed::default());
-        }
-        speeds[seat.index()].learn(sample);
+        self.track(engine, model).sheets.learn(seat, sample);
     }
 
     fn track(&mut self, engine: EngineId, model: &str) -> &mut Track {
         let tracks = &mut self.tracks[engine.index()];
-        if !tracks.contains_key(model) {
-            if tracks.len() >= TRACKS {
-                // Every model there was had its turn; a new rotation is as good.
-                tracks.clear();
-            }
-            tracks.insert(model.into(), Track::default());
+        let place = tracks.find(model);
+        &mut tracks.tracks[place]
+    }
+}
+
+impl Tracks {
+    /// The place of a model's track, which is made for it if there is none.
+    fn find(&mut self, model: &str) -> usize {
+        if let Some(place) = self.places.get(model) {
+            return *place;
         }
-        match tracks.get_mut(model) {
-            Some(track) => track,
-            None => unreachable!("it was put there just now"),
+        if self.tracks.len() >= TRACKS {
+            // Every model there was had its turn; a new rotation is as good.
+            *self = Self::default();
         }
+        self.places.insert(model.into(), self.tracks.len());
+        self.tracks.push(Track::default());
+        self.tracks.len() - 1
     }
 }
 
@@ -235,52 +317,33 @@ pub struct Preview {
     pub speeds: Vec<Speed>,
 }
 
-/// What is known of a candidate now.
-fn facts(board: &Board, track: Option<&Track>, c: &Candidate) -> Facts {
-    let load = board.load_at(&c.target.seat);
-    let own = load.in_flight.max(load.reserved);
-    let told = c.target.pooled();
-    let seat = c.target.seat.index();
-    let measured = || {
-        let speeds = track.map_or(&[][..], |t| &t.speeds);
-        speeds.get(seat).copied().unwrap_or_default()
-    };
-    Facts {
-        seat,
-        slots: c.target.slots,
-        base_weight: c.target.weight,
-        active: own + told.map_or(0, |p| u64::from(p.active)),
-        queue: load.pending + load.pressure + told.map_or(0, |p| u64::from(p.queue)),
-        warm: c.warm,
-        health: told.map_or(Health::Healthy, |p| p.health),
-        speed: c.speed.unwrap_or_else(measured),
-    }
+/// Orders by a key, of one key the pool's nodes last.
+fn pool_last<K: Ord>(candidates: &mut Shortlist, from: usize, key: impl Fn(&Candidate) -> K) {
+    candidates.sort_by_key(from, |c| (key(c), c.target.pooled().is_some()));
 }
 
 /// Among the candidates the scheduler listed, the least loaded goes first, ties to the earlier
 /// position; the others keep their order.
-fn least_loaded_listed(board: &Board, candidates: &mut [Candidate]) -> Option<NodeId> {
+fn least_loaded_listed(board: &Board, candidates: &mut Shortlist, from: usize) -> Option<NodeId> {
     let listed = candidates
-        .iter()
-        .filter(|c| board.rank(&c.target.node).is_some());
+        .targets()
+        .skip(from)
+        .filter(|target| board.rank(&target.node).is_some());
     let best = listed
-        .min_by_key(|c| board.load(&c.target.node).estimate())?
-        .target
+        .min_by_key(|target| board.load(&target.node).estimate())?
         .node
         .clone();
-    to_front(candidates, &best);
+    to_front(candidates, from, |c| c.target.node == best);
     Some(best)
 }
 
-/// Moves the candidate on this node to the front; the others keep their order.
-fn to_front(candidates: &mut [Candidate], node: &NodeId) -> bool {
-    match candidates.iter().position(|c| c.target.node == *node) {
-        Some(i) => {
-            candidates[..=i].rotate_right(1);
-            true
-        },
-        None => false,
+/// Moves the first such candidate to the front; the others keep their order.
+fn to_front(candidates: &mut Shortlist, from: usize, is_it: impl Fn(&Candidate) -> bool) -> bool {
+    let place = (from..candidates.len()).find(|place| is_it(candidates.listed(*place)));
+    if let Some(place) = place {
+        candidates.put_first(from, place);
     }
+    place.is_some()
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::candidates::{Candidate, View, drop_shared};
+use super::candidates::{Candidate, View};
 use super::dispatch::{Action, Dispatch, Event};
 use super::engine::EngineId;
 use super::gateway::{Link, Place as Where, VirtualModels, node_serves, provider_serves};
@@ -25,6 +25,7 @@ use super::ids::{JobId, NodeId, RunId};
 use super::outcome::Effort;
 use super::policy::{Ask, Selector};
 use super::reservations::Board;
+use super::shortlist::Shortlist;
 use super::usage::Stats;
 use super::workload::State;
 
@@ -279,7 +280,8 @@ impl<'a> Clock<'a> {
         let is_open = |p: &&Place| p.engine == arrival.engine && p.open;
         let place = self.scene.places.iter().find(is_open);
         let place = place.ok_or(Unplaced::NoFacade)?;
-        let (mut candidates, mut busy, mut why) = (Vec::new(), false, Unplaced::NoOwner);
+        let (mut busy, mut why) = (false, Unplaced::NoOwner);
+        let mut candidates = Shortlist::default();
         if arrival.engine.is_gateway() {
             for link in self.scene.virtuals.chain(&arrival.model) {
                 if matches!(link.place, Where::Provider(_) | Where::Providers) {
@@ -296,7 +298,7 @@ impl<'a> Clock<'a> {
             }
         } else {
             let model = arrival.engine.spec().naming.normalize(&arrival.model);
-            candidates.extend_from_slice(place.view.candidates(Some(&model)));
+            candidates = place.view.shortlist(Some(&model));
             busy |= !place.view.resting(&model).is_empty();
             let ask = Ask {
                 engine: arrival.engine,
@@ -305,7 +307,7 @@ impl<'a> Clock<'a> {
             };
             busy |= self.choose(ask, hold, &mut candidates);
             if place.view.shares_addresses() {
-                drop_shared(&mut candidates);
+                candidates.drop_shared();
             }
         }
         let (mut machine, first) = Dispatch::new(Effort::Budget);
@@ -317,7 +319,7 @@ impl<'a> Clock<'a> {
         let board = &mut self.scene.board;
         match machine.on(found, Duration::ZERO, 0.0) {
             Action::Send { candidate, .. } => {
-                let node = candidates[candidate].target.node.clone();
+                let node = candidates.target(candidate).node.clone();
                 hold.dispatch(board, &node);
                 Ok(node)
             },
@@ -342,7 +344,7 @@ impl<'a> Clock<'a> {
         link: &Link,
         path: &str,
         hold: &mut Hold,
-        candidates: &mut Vec<Candidate>,
+        candidates: &mut Shortlist,
     ) -> bool {
         let mut busy = false;
         for place in self.scene.places {
@@ -350,16 +352,10 @@ impl<'a> Clock<'a> {
                 continue;
             }
             let name = place.engine.spec().naming.normalize(&link.model);
-            let owners = place.view.candidates(Some(&name)).iter();
-            let wanted = owners.filter(|c| {
-                node_serves(c.target.runs, path)
-                    && match &link.place {
-                        Where::Node(id) => c.target.node == *id,
-                        Where::Pool => c.target.pooled().is_some(),
-                        _ => true,
-                    }
-            });
-            candidates.extend(wanted.cloned());
+            if let Some(owners) = place.view.owners(Some(&name)) {
+                let takes = |c: &Candidate| link.place.takes(c) && node_serves(c.target.runs, path);
+                candidates.add(owners, None, takes);
+            }
             busy |= place
                 .view
                 .resting(&name)
@@ -369,7 +365,7 @@ impl<'a> Clock<'a> {
                     _ => true,
                 });
         }
-        candidates.sort_by(|a, b| a.target.node.cmp(&b.target.node));
+        candidates.sort_by_id(0);
         let ask = Ask {
             engine: EngineId::GATEWAY,
             model: &link.model,
@@ -379,11 +375,11 @@ impl<'a> Clock<'a> {
     }
 
     /// Orders and counts; whether a pool node was full.
-    fn choose(&mut self, ask: Ask, hold: &mut Hold, candidates: &mut Vec<Candidate>) -> bool {
+    fn choose(&mut self, ask: Ask, hold: &mut Hold, candidates: &mut Shortlist) -> bool {
         let Scene {
             selector, board, ..
         } = &mut self.scene;
-        !hold.choose(selector, board, ask, candidates).is_empty()
+        !hold.choose(selector, board, ask, candidates, 0).is_empty()
     }
 }
 

@@ -103,15 +103,24 @@ impl Board {
 
     /// The same by its seat.
     pub fn load_at(&self, seat: &Seat) -> Load {
-        self.loads.get(seat.index()).copied().unwrap_or_default()
+        self.load_by(seat.index())
+    }
+
+    /// The same by its seat's number.
+    pub(super) fn load_by(&self, number: usize) -> Load {
+        self.loads.get(number).copied().unwrap_or_default()
     }
 
     /// The seat of a node, taken for it if it has none. It stays the node's as long as somebody holds
     /// it or something is counted there.
     pub fn seat(&mut self, node: &NodeId) -> Arc<Seat> {
-        if let Some(seat) = self.seats.get(node) {
-            return seat.clone();
+        match self.seats.get(node) {
+            Some(seat) => seat.clone(),
+            None => self.seat_new(node),
         }
+    }
+
+    fn seat_new(&mut self, node: &NodeId) -> Arc<Seat> {
         if self.seats.len() >= SEATS_KEPT && self.vacant.is_empty() {
             self.give_up_seats();
         }
@@ -226,7 +235,10 @@ impl Board {
     }
 
     fn load_mut(&mut self, node: &NodeId) -> &mut Load {
-        let number = self.seat(node).index();
+        let number = match self.seats.get(node) {
+            Some(seat) => seat.index(),
+            None => self.seat_new(node).index(),
+        };
         &mut self.loads[number]
     }
 }

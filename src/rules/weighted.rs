@@ -2,7 +2,8 @@
 //! them (product section 7, seed 002 "Routing").
 //!
 //! Owns: tiers, the weight of a node, smooth weighted round robin. Leaves to others: who is a
-//! candidate (`candidates`), where the figures come from (`reservations`, `pool`), the pin (`policy`).
+//! candidate (`candidates`), where the figures come from (`reservations`, `pool`), keeping what was
+//! reckoned (`sheets`), the pin (`policy`).
 //!
 //! A node that is free goes before one that is not, one in good health before one that is hot, and one
 //! that has the model in memory before one that has to load it. Within a tier requests are shared out
@@ -93,11 +94,15 @@ impl Facts {
 
     /// `max(1, round(100 × base × F_load × F_perf))`.
     fn weight(&self, best: Best) -> i64 {
+        whole(self.pull() * self.performance(best))
+    }
+
+    /// Its weight if it were the fastest, not rounded.
+    fn pull(&self) -> f64 {
         let slots = f64::from(self.slots.max(1));
         let free = (slots - self.active as f64).max(0.0) / slots;
         let load = free / (1.0 + self.queue as f64 / slots);
-        let weight = UNIT * f64::from(self.base_weight) * load * self.performance(best);
-        (weight.round() as i64).max(1)
+        UNIT * f64::from(self.base_weight) * load
     }
 
     /// How it compares with the best of its tier: 1 is the best, or never measured.
@@ -115,6 +120,14 @@ impl Facts {
     }
 }
 
+/// Rounded, a half up, and at least 1.
+fn whole(weight: f64) -> i64 {
+    // By hand: without SSE 4.1, `f64::round` is a call.
+    let below = weight as i64;
+    let half = weight - below as f64 >= 0.5;
+    (below + i64::from(half)).max(1)
+}
+
 /// The best figures there are, each by itself.
 #[derive(Clone, Copy, Debug, Default)]
 struct Best {
@@ -124,17 +137,53 @@ struct Best {
 
 impl Best {
     fn of<'a>(facts: impl Iterator<Item = &'a Facts>) -> Self {
-        facts.fold(Self::default(), |best, f| Self {
-            ttft_ms: better(best.ttft_ms, f.speed.ttft_ms.value(), f64::min),
-            tps: better(best.tps, f.speed.tps.value(), f64::max),
-        })
+        let mut best = Sought::default();
+        facts.for_each(|f| best.see(f.speed));
+        best.found()
     }
 }
 
-fn better(a: Option<f64>, b: Option<f64>, of: fn(f64, f64) -> f64) -> Option<f64> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(of(a, b)),
-        (a, b) => a.or(b),
+/// The best of what was seen so far; infinite and zero where nothing was measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Sought {
+    ttft_ms: f64,
+    tps: f64,
+}
+
+impl Default for Sought {
+    fn default() -> Self {
+        Self {
+            ttft_ms: f64::INFINITY,
+            tps: 0.0,
+        }
+    }
+}
+
+impl Sought {
+    /// The same as nothing, itself included.
+    const NEVER: Self = Self {
+        ttft_ms: f64::NAN,
+        tps: f64::NAN,
+    };
+
+    fn see(&mut self, speed: Speed) {
+        let ttft_ms = speed.ttft_ms.value().unwrap_or(f64::INFINITY);
+        let tps = speed.tps.value().unwrap_or(0.0);
+        // Neither is ever no number, of which `f64::min` thinks.
+        if ttft_ms < self.ttft_ms {
+            self.ttft_ms = ttft_ms;
+        }
+        if tps > self.tps {
+            self.tps = tps;
+        }
+    }
+
+    fn found(self) -> Best {
+        // Samples are positive and finite.
+        Best {
+            ttft_ms: Some(self.ttft_ms).filter(|ms| ms.is_finite()),
+            tps: Some(self.tps).filter(|tps| *tps > 0.0),
+        }
     }
 }
 
@@ -142,6 +191,120 @@ fn better(a: Option<f64>, b: Option<f64>, of: fn(f64, f64) -> f64) -> Option<f64
 pub fn weights(facts: &[Facts]) -> Vec<i64> {
     let best = Best::of(facts.iter());
     facts.iter().map(|f| f.weight(best)).collect()
+}
+
+/// What others told of a candidate.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Told {
+    /// Of a pool node: requests on it that are not ours, and requests that wait there.
+    pub(super) load: Option<(u32, u32)>,
+    /// They measure its speed, too.
+    pub(super) speed: bool,
+}
+
+/// A candidate with what was reckoned of it, which is reckoned again only when what it follows from
+/// has changed: of a thousand, one request changes one.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    facts: Facts,
+    told: Told,
+    tier: Tier,
+    pull: f64,
+    weight: i64,
+    /// What the weight was compared with; nothing is the same as no number.
+    compared: Sought,
+}
+
+impl Row {
+    /// Of which nothing is reckoned but what needs no other. The load in `facts` is what was told.
+    pub(super) fn new(facts: Facts, told: Told) -> Self {
+        Self {
+            tier: facts.tier(),
+            pull: facts.pull(),
+            weight: 0,
+            compared: Sought::NEVER,
+            facts,
+            told,
+        }
+    }
+
+    /// What is known of it.
+    pub(super) fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// What others told of it.
+    pub(super) fn told(&self) -> Told {
+        self.told
+    }
+
+    /// So many requests are on it and wait at it now, beside those that others told of.
+    pub(super) fn loaded(&mut self, own: u64, waiting: u64) {
+        let (active, queue) = self.told.load.unwrap_or_default();
+        let (active, queue) = (own + u64::from(active), waiting + u64::from(queue));
+        if (active, queue) != (self.facts.active, self.facts.queue) {
+            self.reload(active, queue);
+        }
+    }
+
+    // Kept out of the loops, which come here for few of their rows.
+    #[inline(never)]
+    fn reload(&mut self, active: u64, queue: u64) {
+        let facts = Facts {
+            active,
+            queue,
+            ..self.facts
+        };
+        *self = Self::new(facts, self.told);
+    }
+
+    /// It is so fast now.
+    pub(super) fn measured(&mut self, speed: Speed) {
+        if speed != self.facts.speed {
+            (self.facts.speed, self.compared) = (speed, Sought::NEVER);
+        }
+    }
+
+    fn weight(&mut self, best: Sought) -> i64 {
+        if self.compared != best {
+            self.weigh(best);
+        }
+        self.weight
+    }
+
+    #[inline(never)]
+    fn weigh(&mut self, best: Sought) {
+        self.weight = whole(self.pull * self.facts.performance(best.found()));
+        self.compared = best;
+    }
+
+    /// Reckons all that can be reckoned before anybody asks: as if none of them were full, and all of
+    /// the first tier there.
+    pub(super) fn reckon(rows: &mut [Self]) {
+        let mut survey = Survey::default();
+        rows.iter().for_each(|row| survey.see(row));
+        rows.iter_mut().for_each(|row| row.weigh(survey.best));
+    }
+}
+
+/// What a pick has to know of all candidates before it looks at each: the first tier that has any, and
+/// the best of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Survey {
+    first: Option<Tier>,
+    best: Sought,
+}
+
+impl Survey {
+    /// One more candidate.
+    pub(super) fn see(&mut self, row: &Row) {
+        if self.first.is_none_or(|first| row.tier < first) {
+            (self.first, self.best) = (Some(row.tier), Sought::default());
+        }
+        if self.first == Some(row.tier) {
+            self.best.see(row.facts.speed);
+        }
+    }
 }
 
 /// Whose turn it is, for one model: smooth weighted round robin.
@@ -152,35 +315,52 @@ pub struct Rotation {
 }
 
 impl Rotation {
-    /// Picks one of the candidates and turns on. Their order decides a tie. `None` only if there are
-    /// none.
-    pub fn pick(&mut self, facts: &[Facts]) -> Option<usize> {
-        let tier = facts.iter().map(Facts::tier).min()?;
+    /// Picks one of the candidates and turns on: the place in `which` of its row. Their order decides
+    /// a tie. `None` only if there are none. The survey is of the same candidates, if not of more that
+    /// are full.
+    pub(super) fn turn(
+        &mut self,
+        survey: Survey,
+        rows: &mut [Row],
+        which: impl Iterator<Item = usize>,
+    ) -> Option<usize> {
+        let tier = survey.first?;
         if tier == Tier::Full {
-            return (0..facts.len()).min_by(|a, b| by_share(&facts[*a], &facts[*b]));
+            let at = |row: usize| &rows[row].facts;
+            let least = |a: &(usize, usize), b: &(usize, usize)| by_share(at(a.1), at(b.1));
+            return which.enumerate().min_by(least).map(|(place, _)| place);
         }
-        let eligible = || facts.iter().enumerate().filter(|(_, f)| f.tier() == tier);
-        let best = Best::of(eligible().map(|(_, f)| f));
-        let (mut total, mut picked): (i64, Option<(usize, i64)>) = (0, None);
-        for (i, f) in eligible() {
-            let weight = f.weight(best);
-            let standing = self.standing(f.seat);
+        // No standing is as low as the first.
+        let (mut total, mut highest, mut picked) = (0, i64::MIN, None);
+        for (place, row) in which.enumerate() {
+            let row = &mut rows[row];
+            if row.tier != tier {
+                continue;
+            }
+            let weight = row.weight(survey.best);
+            let seat = row.facts.seat;
+            let standing = self.standing(seat);
             *standing += weight;
             total += weight;
-            if picked.is_none_or(|(_, highest)| *standing > highest) {
-                picked = Some((i, *standing));
+            if *standing > highest {
+                (highest, picked) = (*standing, Some((place, seat)));
             }
         }
-        let (i, _) = picked?;
-        *self.standing(facts[i].seat) -= total;
-        Some(i)
+        let (place, seat) = picked?;
+        *self.standing(seat) -= total;
+        Some(place)
     }
 
     fn standing(&mut self, seat: usize) -> &mut i64 {
         if seat >= self.current.len() {
-            self.current.resize(seat + 1, 0);
+            self.seat(seat);
         }
         &mut self.current[seat]
+    }
+
+    #[inline(never)]
+    fn seat(&mut self, seat: usize) {
+        self.current.resize(seat + 1, 0);
     }
 }
 
@@ -195,217 +375,4 @@ fn by_share(a: &Facts, b: &Facts) -> Ordering {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn node(seat: usize, slots: u32) -> Facts {
-        Facts {
-            seat,
-            slots,
-            base_weight: slots,
-            active: 0,
-            queue: 0,
-            warm: true,
-            health: Health::Healthy,
-            speed: Speed::default(),
-        }
-    }
-
-    fn speed(ttft_ms: f64, tps: f64) -> Speed {
-        Speed {
-            ttft_ms: Ema::of(Some(ttft_ms)),
-            tps: Ema::of(Some(tps)),
-        }
-    }
-
-    #[test]
-    fn a_weight_is_its_base_times_load_times_speed() {
-        let fastest = speed(100.0, 50.0);
-        let best = Best {
-            ttft_ms: Some(100.0),
-            tps: Some(50.0),
-        };
-        for (name, facts, want) in [
-            ("idle, one slot", node(0, 1), 100),
-            ("idle, eight slots", node(0, 8), 800),
-            (
-                "half free",
-                Facts {
-                    active: 4,
-                    ..node(0, 8)
-                },
-                400,
-            ),
-            (
-                "a queue as long as its slots",
-                Facts {
-                    queue: 8,
-                    ..node(0, 8)
-                },
-                400,
-            ),
-            (
-                "full",
-                Facts {
-                    active: 8,
-                    ..node(0, 8)
-                },
-                1,
-            ),
-            (
-                "over full",
-                Facts {
-                    active: 9,
-                    ..node(0, 8)
-                },
-                1,
-            ),
-            (
-                "the best",
-                Facts {
-                    speed: fastest,
-                    ..node(0, 1)
-                },
-                100,
-            ),
-            (
-                "four times slower to begin",
-                Facts {
-                    speed: speed(400.0, 50.0),
-                    ..node(0, 1)
-                },
-                50,
-            ),
-            (
-                "four times slower to go on",
-                Facts {
-                    speed: speed(100.0, 12.5),
-                    ..node(0, 1)
-                },
-                50,
-            ),
-            (
-                "never below a quarter",
-                Facts {
-                    speed: speed(9e9, 0.001),
-                    ..node(0, 1)
-                },
-                25,
-            ),
-            (
-                "embeddings: by the first alone",
-                Facts {
-                    speed: speed(400.0, 0.0),
-                    ..node(0, 1)
-                },
-                50,
-            ),
-        ] {
-            assert_eq!(facts.weight(best), want, "{name}");
-        }
-    }
-
-    #[test]
-    fn tiers_go_warm_cold_suspect_full() {
-        let full = Facts {
-            active: 1,
-            ..node(0, 1)
-        };
-        let suspect_cold = Facts {
-            health: Health::Suspect,
-            warm: false,
-            ..node(1, 1)
-        };
-        let suspect_warm = Facts {
-            health: Health::Suspect,
-            ..node(2, 1)
-        };
-        let cold = Facts {
-            warm: false,
-            ..node(3, 1)
-        };
-        let warm = node(4, 1);
-        let mut all = vec![full, suspect_cold, suspect_warm, cold, warm];
-        while !all.is_empty() {
-            let last = all.len() - 1;
-            assert_eq!(Rotation::default().pick(&all), Some(last));
-            all.pop();
-        }
-    }
-
-    #[test]
-    fn of_full_nodes_the_one_with_the_least_a_slot_goes_first() {
-        let mut a = Facts {
-            active: 9,
-            ..node(0, 8)
-        };
-        let b = Facts {
-            active: 1,
-            base_weight: 1,
-            ..node(1, 1)
-        };
-        a.base_weight = 1;
-        assert_eq!(
-            Rotation::default().pick(&[b, a]),
-            Some(0),
-            "1 a slot before 9/8"
-        );
-        let more = Facts { active: 2, ..b };
-        assert_eq!(Rotation::default().pick(&[more, a]), Some(1));
-    }
-
-    #[test]
-    fn the_classic_rotation() {
-        let mut r = Rotation::default();
-        let nodes = [node(0, 5), node(1, 1), node(2, 1)];
-        let turns: Vec<_> = (0..7).map(|_| r.pick(&nodes).unwrap()).collect();
-        assert_eq!(turns, [0, 0, 1, 0, 2, 0, 0]);
-    }
-
-    proptest! {
-        /// Issue 7: with constant weights, over any run of picks each node's count is within 2 of its
-        /// weight's share.
-        #[test]
-        fn every_node_gets_its_share(
-            weights in prop::collection::vec(1u32..40, 1..8),
-            lead in 0usize..50,
-            picks in 1usize..300,
-        ) {
-            let nodes: Vec<_> = weights.iter().enumerate().map(|(i, w)| node(i, *w)).collect();
-            let total: u32 = weights.iter().sum();
-            let mut r = Rotation::default();
-            for _ in 0..lead {
-                r.pick(&nodes);
-            }
-            let mut counts = vec![0f64; nodes.len()];
-            for _ in 0..picks {
-                counts[r.pick(&nodes).unwrap()] += 1.0;
-            }
-            for (count, weight) in counts.iter().zip(&weights) {
-                let share = picks as f64 * f64::from(*weight) / f64::from(total);
-                prop_assert!((count - share).abs() <= 2.0, "{count} of {share}");
-            }
-        }
-
-        #[test]
-        fn a_worse_tier_is_never_picked_while_there_is_a_better(
-            nodes in prop::collection::vec((0u64..3, any::<bool>(), any::<bool>()), 1..8),
-            picks in 1usize..20,
-        ) {
-            let nodes: Vec<_> = nodes.iter().enumerate().map(|(i, (active, warm, hot))| Facts {
-                active: *active,
-                warm: *warm,
-                health: if *hot { Health::Suspect } else { Health::Healthy },
-                ..node(i, 2)
-            }).collect();
-            let best = nodes.iter().map(Facts::tier).min().unwrap();
-            let mut r = Rotation::default();
-            for _ in 0..picks {
-                let i = r.pick(&nodes).unwrap();
-                prop_assert_eq!(nodes[i].tier(), best);
-            }
-        }
-    }
-}
+mod tests;

@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::rules::candidates::{Candidate, drop_shared};
+use crate::rules::candidates::Candidate;
 use crate::rules::client_key::{TargetKind, TargetRef};
 use crate::rules::dispatch::Answer;
 use crate::rules::gateway::{Link, Place, VirtualModels, node_serves, provider_serves};
 use crate::rules::ids::NodeId;
 use crate::rules::policy::Ask;
+use crate::rules::shortlist::Shortlist;
 
 use super::clients::Client;
 use super::facade::{FacadeState, Routing};
@@ -37,8 +38,8 @@ pub struct Wanted<'a> {
     pub demand: &'a mut dyn FnMut() -> u64,
     /// A facade's routing, made new if need be.
     pub routing: &'a dyn Fn(&FacadeState) -> Arc<Routing>,
-    /// Puts a link's candidates in order and takes out the pool nodes that are full. The flag: it is
-    /// the first link that has any, on which the request counts.
+    /// Puts a link's candidates in order, which are those from a place on, and takes out the pool nodes
+    /// that are full. From 0 on it is the first link that has any, on which the request counts.
     pub order: &'a mut Order<'a>,
 }
 
@@ -63,13 +64,13 @@ impl Asker<'_> {
 }
 
 /// How a link is put in order.
-pub type Order<'a> = dyn FnMut(Ask, &mut Vec<Candidate>, bool) -> Vec<NodeId> + 'a;
+pub type Order<'a> = dyn FnMut(Ask, &mut Shortlist, usize) -> Vec<NodeId> + 'a;
 
 /// Whoever may serve it.
 #[derive(Default)]
 pub struct Found {
     /// In the order in which they are tried, as far as it is decided now.
-    pub candidates: Vec<Candidate>,
+    pub candidates: Shortlist,
     /// Where each link's candidates end, if there is more than one link: only within a link is
     /// somebody else chosen later.
     pub ends: Vec<usize>,
@@ -159,9 +160,7 @@ impl Search<'_> {
         let model = self.wanted.model.map(|m| engine.spec().naming.normalize(m));
         let routing = (self.wanted.routing)(self.facade);
         let view = &routing.view;
-        self.found
-            .candidates
-            .extend_from_slice(view.candidates(model.as_deref()));
+        self.found.candidates = view.shortlist(model.as_deref());
         if let Some(model) = model.as_deref() {
             let resting = view.resting(model).iter();
             self.found.busy.extend(resting.map(|(id, _)| id.clone()));
@@ -174,7 +173,7 @@ impl Search<'_> {
         };
         self.order(ask, 0);
         if view.shares_addresses() {
-            drop_shared(&mut self.found.candidates);
+            self.found.candidates.drop_shared();
         }
     }
 
@@ -185,11 +184,9 @@ impl Search<'_> {
         };
         let found = &mut self.found;
         let before = found.candidates.len() + found.busy.len();
-        let (mut at, mut busy_at) = (0, 0);
-        found.candidates.retain(|c| {
-            at += 1;
-            at <= from || asker.may(c.target.as_granted(), model)
-        });
+        let mut busy_at = 0;
+        let may = |c: &Candidate| asker.may(c.target.as_granted(), model);
+        found.candidates.retain(from, may);
         // Only pool nodes rest.
         let kind = TargetKind::Pool;
         found.busy.retain(|node| {
@@ -221,7 +218,7 @@ impl Search<'_> {
             }
             self.found.ends.push(self.found.candidates.len());
         }
-        drop_again(&mut self.found);
+        self.found.candidates.drop_again(&mut self.found.ends);
     }
 
     /// A provider that is named by the chain. One that is turned off is none.
@@ -281,20 +278,14 @@ impl Search<'_> {
             let name = source.engine().spec().naming.normalize(&link.model);
             let before = (self.found.candidates.len(), self.found.busy.len());
             let routing = (self.wanted.routing)(source);
-            let candidates = routing.view.candidates(Some(&name)).iter();
-            let wanted = candidates.filter(|c| {
-                node_serves(c.target.runs, self.wanted.path)
-                    && match &link.place {
-                        Place::Node(id) => c.target.node == *id,
-                        Place::Pool => c.target.pooled().is_some(),
-                        _ => true,
-                    }
-            });
-            let send_as = (*link.model != *asked.trim()).then(|| link.model.clone());
-            self.found.candidates.extend(wanted.map(|c| Candidate {
-                send_as: send_as.clone(),
-                ..c.clone()
-            }));
+            if let Some(owners) = routing.view.owners(Some(&name)) {
+                let serves = |engine| node_serves(engine, self.wanted.path);
+                let all_serve = owners.all_run(serves);
+                let send_as = (*link.model != *asked.trim()).then(|| link.model.clone());
+                self.found.candidates.add(owners, send_as, |c| {
+                    link.place.takes(c) && (all_serve || serves(c.target.runs))
+                });
+            }
             // Only pool nodes rest, and of those it is not told what runs there.
             let resting = routing.view.resting(&name).iter();
             let resting = resting.filter(|(id, _)| match &link.place {
@@ -305,7 +296,7 @@ impl Search<'_> {
             self.grant(before.0, before.1, Some(&name));
         }
         // As each facade has them.
-        self.found.candidates[from..].sort_by(|a, b| a.target.node.cmp(&b.target.node));
+        self.found.candidates.sort_by_id(from);
         let ask = Ask {
             engine: self.facade.engine(),
             model: &link.model,
@@ -316,49 +307,13 @@ impl Search<'_> {
 
     /// Orders what was found from here on, without those that it does not fit or that are full.
     fn order(&mut self, ask: Ask, from: usize) {
-        // All of it without a copy, where there is one link.
-        let mut link = match from {
-            0 => std::mem::take(&mut self.found.candidates),
-            _ => self.found.candidates.split_off(from),
-        };
-        if let Some(fits) = link.iter().filter_map(|c| c.context).max() {
-            let needs = (self.wanted.demand)();
-            link.retain(|c| c.context.is_none_or(|context| needs <= context));
-            if link.is_empty() && self.found.busy.is_empty() {
-                self.found.too_long = Some(Answer::TooLong { needs, fits });
-                return;
-            }
+        let found = &mut self.found;
+        let too_long = found.candidates.fit(from, &mut *self.wanted.demand);
+        if too_long.is_some() && found.busy.is_empty() {
+            found.too_long = too_long;
+            return;
         }
-        let full = (self.wanted.order)(ask, &mut link, from == 0);
-        self.found.busy.extend(full);
-        match from {
-            0 => self.found.candidates = link,
-            _ => self.found.candidates.append(&mut link),
-        }
+        let full = (self.wanted.order)(ask, &mut found.candidates, from);
+        found.busy.extend(full);
     }
-}
-
-/// A target that comes up twice for one model is tried at its first place.
-fn drop_again(found: &mut Found) {
-    let mut kept: Vec<(String, Option<Arc<str>>)> = Vec::new();
-    let mut at = 0;
-    let ends = found.ends.clone();
-    found.candidates.retain(|c| {
-        // Two accounts of one service are two targets.
-        let whose = match c.target.provider() {
-            Some(_) => c.target.node.to_string(),
-            None => c.target.authority.to_string(),
-        };
-        let key = (whose, c.send_as.clone());
-        let new = !kept.contains(&key);
-        if new {
-            kept.push(key);
-        } else {
-            for (end, was) in found.ends.iter_mut().zip(&ends) {
-                *end -= usize::from(*was > at);
-            }
-        }
-        at += 1;
-        new
-    });
 }

@@ -8,7 +8,7 @@ mod along;
 
 use std::collections::BTreeMap;
 
-use crate::rules::candidates::{Candidate, Exclusion, drop_shared};
+use crate::rules::candidates::{Candidate, Exclusion};
 use crate::rules::discovery::Node;
 use crate::rules::engine::Naming;
 use crate::rules::ids::NodeId;
@@ -31,7 +31,7 @@ pub fn explain(facade: &FacadeState, scheduler: &Scheduler, model: &str) -> Rout
     let naming = facade.engine().spec().naming;
     let routing = facade.routing();
     let normalized = naming.normalize(model);
-    let mut tried = routing.view.candidates(Some(&normalized)).to_vec();
+    let mut tried = routing.view.shortlist(Some(&normalized));
     let ask = Ask {
         engine: facade.engine(),
         model: &normalized,
@@ -41,22 +41,23 @@ pub fn explain(facade: &FacadeState, scheduler: &Scheduler, model: &str) -> Rout
         generation,
         loads,
         selection,
-    } = scheduler.preview(ask, &mut tried);
-    let terms: BTreeMap<NodeId, Terms> = (tried.iter().zip(loads))
+    } = scheduler.preview(ask, &mut tried, 0);
+    let terms: BTreeMap<NodeId, Terms> = (tried.targets().zip(loads))
         .zip(selection.weights.iter().zip(&selection.speeds))
-        .map(|((c, load), (weight, speed))| {
+        .map(|((target, load), (weight, speed))| {
             let terms = Terms {
                 load,
                 weight: *weight,
                 speed: *speed,
             };
-            (c.target.node.clone(), terms)
+            (target.node.clone(), terms)
         })
         .collect();
-    let ordered = tried.clone();
+    let ordered = tried.to_vec();
     if routing.view.shares_addresses() {
-        drop_shared(&mut tried);
+        tried.drop_shared();
     }
+    let tried = tried.to_vec();
     let known = facade.nodes().into_iter().chain(facade.pool_nodes());
     let nodes: BTreeMap<NodeId, Node> = known.map(|n| (n.id.clone(), n)).collect();
     let candidates: Vec<_> = tried

@@ -3,16 +3,18 @@
 //! Owns: choose-and-count as one step; a claim that follows the request and is dropped with it.
 //! Leaves to others: the order (`rules::policy`), the counts (`rules::reservations`).
 
+use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use crate::rules::candidates::{Candidate, Target};
+use crate::rules::candidates::Target;
 use crate::rules::engine::EngineId;
 use crate::rules::hold::Hold;
 use crate::rules::ids::{Generation, NodeId};
 use crate::rules::policy::{Ask, Policy, Preview, Selector};
 use crate::rules::pool::ema::Sample;
 use crate::rules::reservations::{Board, Load, Seat};
+use crate::rules::shortlist::Shortlist;
 use crate::sync::{Mutex, MutexGuard};
 
 use super::told::PrioritySnapshot;
@@ -33,7 +35,7 @@ pub struct Scheduler {
 pub struct Previewed {
     /// The scheduler's generation.
     pub generation: Generation,
-    /// Load of each candidate, in their order.
+    /// Load of each candidate from the place on, in their order.
     pub loads: Vec<Load>,
     /// Weights, speeds, and who is full.
     pub selection: Preview,
@@ -91,41 +93,48 @@ impl Scheduler {
         self.lock().board.seat(node)
     }
 
-    /// Puts candidates in order as far as it is decided now; with `claim`, counts the request on the
+    /// Puts candidates from a place on in order as far as it is decided now; with `claim`, counts the request on the
     /// chosen one in the same step. Returns the pool nodes that it took out as full.
     pub fn order(
         &self,
         ask: Ask,
-        candidates: &mut Vec<Candidate>,
+        candidates: &mut Shortlist,
+        from: usize,
         claim: Option<&mut Claim>,
     ) -> Vec<NodeId> {
         let inner = &mut *self.lock();
         match claim {
-            None => inner.selector.order(&inner.board, ask, candidates).full,
+            None => {
+                let Inner {
+                    board, selector, ..
+                } = inner;
+                selector.order(board, ask, candidates, from).full
+            },
             Some(claim) => {
                 let Inner {
                     board, selector, ..
                 } = inner;
-                claim.hold.choose(selector, board, ask, candidates)
+                claim.hold.choose(selector, board, ask, candidates, from)
             },
         }
     }
 
-    /// The one before was lost: chooses who is next among those that are left, and puts it in front.
-    pub fn next(&self, ask: Ask, rest: &mut [Candidate]) {
+    /// The one before was lost: chooses who is next among those at these places, and puts it in front
+    /// of them.
+    pub fn next(&self, ask: Ask, candidates: &mut Shortlist, places: Range<usize>) {
         let inner = &mut *self.lock();
-        inner.selector.next(&inner.board, ask, rest);
+        inner.selector.next(&inner.board, ask, candidates, places);
     }
 
-    /// Puts candidates in the order in which they would be tried now, without counting or
-    /// remembering anything.
-    pub fn preview(&self, ask: Ask, candidates: &mut Vec<Candidate>) -> Previewed {
+    /// Puts candidates from a place on in the order in which they would be tried now, without counting
+    /// or remembering anything.
+    pub fn preview(&self, ask: Ask, candidates: &mut Shortlist, from: usize) -> Previewed {
         let inner = self.lock();
-        let selection = inner.selector.preview(&inner.board, ask, candidates);
-        let load = |c: &Candidate| inner.board.load(&c.target.node);
+        let selection = inner.selector.preview(&inner.board, ask, candidates, from);
+        let load = |target: &Arc<Target>| inner.board.load(&target.node);
         Previewed {
             generation: inner.board.generation(),
-            loads: candidates.iter().map(load).collect(),
+            loads: candidates.targets().skip(from).map(load).collect(),
             selection,
         }
     }
@@ -208,11 +217,11 @@ mod tests {
     }
 
     /// Owners `a` and `b`.
-    fn candidates(s: &Arc<Scheduler>) -> Vec<Candidate> {
+    fn candidates(s: &Arc<Scheduler>) -> Shortlist {
         let facade = FacadeState::new(lmstudio(), Arc::new(Alone), s.clone());
         facade.add_manual(node("a", 1, &["m"]));
         facade.add_manual(node("b", 2, &["m"]));
-        facade.routing().view.candidates(Some("m")).to_vec()
+        facade.routing().view.shortlist(Some("m"))
     }
 
     #[test]
@@ -228,7 +237,7 @@ mod tests {
         assert_eq!(n, 2);
         {
             let mut claim = Claim::new(s.clone());
-            s.order(ask(), &mut candidates(&s), Some(&mut claim));
+            s.order(ask(), &mut candidates(&s), 0, Some(&mut claim));
             assert_eq!(s.load(&a).reserved, 1);
             assert_eq!(
                 claim.dispatch(&a),
@@ -256,9 +265,9 @@ mod tests {
                 ttft_ms: Some(ttft_ms),
                 tokens_per_second: None,
             };
-            s.learn(lmstudio(), "m", &candidates(&s)[0].target, sample);
+            s.learn(lmstudio(), "m", candidates(&s).target(0), sample);
         };
-        let told = || s.preview(ask(), &mut candidates(&s)).selection.speeds;
+        let told = || s.preview(ask(), &mut candidates(&s), 0).selection.speeds;
         let nothing = told();
         learn(1.0);
         assert_eq!(told(), nothing, "by id nobody is measured");
@@ -286,7 +295,7 @@ mod tests {
             }],
         });
         let mut claim = Claim::new(s.clone());
-        s.order(ask(), &mut candidates(&s), Some(&mut claim));
+        s.order(ask(), &mut candidates(&s), 0, Some(&mut claim));
         claim.dispatch(&a);
         let live = s.load(&a);
         let (board, _) = s.background();

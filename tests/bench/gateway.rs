@@ -107,13 +107,13 @@ fn main() -> ExitCode {
                 asker: None,
                 demand: &mut || 0,
                 routing: &|state| state.routing(),
-                order: &mut |ask, candidates, first| {
-                    let claim = first.then_some(&mut claim);
-                    shared.scheduler.order(ask, candidates, claim)
+                order: &mut |ask, candidates, from| {
+                    let claim = (from == 0).then_some(&mut claim);
+                    shared.scheduler.order(ask, candidates, from, claim)
                 },
             },
         );
-        claim.dispatch(&black_box(&found.candidates)[0].target.node);
+        claim.dispatch(&black_box(&found.candidates).target(0).node);
         choices.push(begun.elapsed());
         found_most = found_most.max(found.candidates.len());
         let nodes = found.ends[0];
@@ -123,8 +123,9 @@ fn main() -> ExitCode {
                 model: "m",
                 pin: None,
             };
-            shared.scheduler.next(ask, &mut found.candidates[at..nodes]);
-            claim.dispatch(&black_box(&found.candidates)[at].target.node);
+            let scheduler = &shared.scheduler;
+            scheduler.next(ask, &mut found.candidates, at..nodes);
+            claim.dispatch(&black_box(&found.candidates).target(at).node);
         }
         rounds.push(begun.elapsed());
     }

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use nvpair_proxy::rules::candidates::{Candidate, drop_shared};
 use nvpair_proxy::rules::discovery::{Extra, Node};
 use nvpair_proxy::rules::dispatch::{Action, Answer, Dispatch, Event, Exhausted, Verdict};
 use nvpair_proxy::rules::engine::EngineId;
 use nvpair_proxy::rules::ids::{JobId, NodeId, RunId};
 use nvpair_proxy::rules::outcome::{Effort, End, Failure};
 use nvpair_proxy::rules::policy::{Ask, Policy};
+use nvpair_proxy::rules::shortlist::Shortlist;
 use nvpair_proxy::state::command::{PrioritySnapshot, Rank};
 use nvpair_proxy::state::events::{Events, Notice, Sink, WorkloadNotice};
 use nvpair_proxy::state::facade::{FacadeState, Surroundings};
@@ -115,7 +115,7 @@ struct Request {
     model: Option<String>,
     arrived: Duration,
     machine: Dispatch,
-    candidates: Vec<Candidate>,
+    candidates: Shortlist,
     claim: Claim,
     job: Option<Arc<Job>>,
     phase: Phase,
@@ -328,7 +328,7 @@ impl Sut {
             model,
             arrived: self.now.saturating_sub(Duration::from_secs(upload)),
             machine,
-            candidates: vec![],
+            candidates: Shortlist::default(),
             claim: Claim::new(self.scheduler.clone()),
             job: None,
             phase: Phase::Sent,
@@ -393,16 +393,16 @@ impl Sut {
         let routing = facade.routing();
         let naming = facade.engine().spec().naming;
         let model = r.model.as_ref().map(|m| naming.normalize(m));
-        r.candidates = routing.view.candidates(model.as_deref()).to_vec();
+        r.candidates = routing.view.shortlist(model.as_deref());
         let claim = r.model.is_some().then_some(&mut r.claim);
         let ask = Ask {
             engine: facade.engine(),
             model: model.as_deref().unwrap_or_default(),
             pin: routing.pin.as_ref(),
         };
-        self.scheduler.order(ask, &mut r.candidates, claim);
+        self.scheduler.order(ask, &mut r.candidates, 0, claim);
         if routing.view.shares_addresses() {
-            drop_shared(&mut r.candidates);
+            r.candidates.drop_shared();
         }
         if let Some(model) = &r.model
             && r.job.is_none()
@@ -434,9 +434,10 @@ impl Sut {
                 model: model.as_deref().unwrap_or_default(),
                 pin: None,
             };
-            self.scheduler.next(ask, &mut r.candidates[candidate..]);
+            let rest = candidate..r.candidates.len();
+            self.scheduler.next(ask, &mut r.candidates, rest);
         }
-        let target = r.candidates[candidate].target.node.clone();
+        let target = r.candidates.target(candidate).node.clone();
         let routing = self.facades[usize::from(r.facade)].routing();
         if r.effort == Effort::Budget && !routing.knows(&target) {
             return self.on(i, Event::Gone);

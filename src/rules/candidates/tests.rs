@@ -252,9 +252,9 @@ fn a_shared_address_is_kept_once() {
         .manual(node("b", 1, &["m"]));
     let v = s.view();
     assert!(v.shares_addresses());
-    let mut c = v.candidates(Some("m")).to_vec();
-    drop_shared(&mut c);
-    assert_eq!(ids(&c), ["a"]);
+    let mut c = v.shortlist(Some("m"));
+    c.drop_shared();
+    assert_eq!(ids(&c.to_vec()), ["a"]);
 }
 
 #[test]

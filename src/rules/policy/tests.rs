@@ -6,6 +6,8 @@ use proptest::prelude::*;
 use super::super::candidates::{Kind, Pooled, Target};
 use super::super::ids::Generation;
 use super::super::pool::record::PoolEngine;
+use super::super::shortlist::Owners;
+use super::super::weighted::{Facts, Health};
 use super::*;
 
 /// A board, a policy, and the questions asked of both.
@@ -81,24 +83,52 @@ impl Desk {
     fn order(&mut self, pin: Option<&str>, candidates: &mut Vec<Candidate>) -> Ordered {
         let pin = pin.map(NodeId::from);
         let ask = Self::ask(pin.as_ref());
-        self.selector.order(&self.board, ask, candidates)
+        listed(candidates, |c| self.selector.order(&self.board, ask, c, 0))
     }
 
     fn reserve(&mut self, candidates: &mut Vec<Candidate>) -> Option<Reservation> {
         let ask = Self::ask(None);
         let board = &mut self.board;
-        self.selector.order_and_reserve(board, ask, candidates).0
+        listed(candidates, |c| {
+            self.selector.order_and_reserve(board, ask, c, 0)
+        })
+        .0
+    }
+
+    /// Chooses among those from a place on.
+    fn next(&mut self, candidates: &mut Vec<Candidate>, from: usize) {
+        let end = candidates.len();
+        let ask = Self::ask(None);
+        listed(candidates, |c| {
+            self.selector.next(&self.board, ask, c, from..end)
+        });
+    }
+
+    fn preview(&mut self, candidates: &mut Vec<Candidate>) -> Preview {
+        let ask = Self::ask(None);
+        listed(candidates, |c| {
+            self.selector.preview(&self.board, ask, c, 0)
+        })
     }
 
     /// The whole order, one lost after the other.
     fn whole(&mut self, candidates: &mut Vec<Candidate>) -> Vec<String> {
         self.order(None, candidates);
         for i in 1..candidates.len() {
-            let ask = Self::ask(None);
-            self.selector.next(&self.board, ask, &mut candidates[i..]);
+            self.next(candidates, i);
         }
         ids(candidates).into_iter().map(str::to_owned).collect()
     }
+}
+
+/// As a list of a view.
+fn listed<T>(candidates: &mut Vec<Candidate>, order: impl FnOnce(&mut Shortlist) -> T) -> T {
+    let mut owners = Owners::default();
+    candidates.drain(..).for_each(|c| owners.push(c));
+    let mut list = Shortlist::of(&Arc::new(owners));
+    let done = order(&mut list);
+    *candidates = list.to_vec();
+    done
 }
 
 fn ids(c: &[Candidate]) -> Vec<&str> {
@@ -246,9 +276,8 @@ fn a_faster_node_gets_more_and_a_lost_one_is_followed_by_the_next_in_turn() {
 fn a_preview_shows_the_order_that_is_taken_and_turns_nothing() {
     let mut d = Desk::new(Policy::Weighted);
     for _ in 0..5 {
-        let ask = Desk::ask(None);
         let mut seen = d.nodes(&["a", "b", "c"]);
-        let told = d.selector.preview(&d.board, ask, &mut seen);
+        let told = d.preview(&mut seen);
         assert_eq!(told.weights, [100, 100, 100]);
         let seen: Vec<_> = ids(&seen).into_iter().map(str::to_owned).collect();
         let mut c = d.nodes(&["a", "b", "c"]);
@@ -270,8 +299,7 @@ fn pool_nodes_come_after_the_list_and_a_full_one_not_at_all() {
         let ordered = d.order(None, &mut c);
         assert_eq!(ordered.full, [NodeId::from("d")]);
         for i in 1..c.len() {
-            let ask = Desk::ask(None);
-            d.selector.next(&d.board, ask, &mut c[i..]);
+            d.next(&mut c, i);
         }
         let want = match policy {
             Policy::Listed => ["z", "c", "b", "a"],
@@ -337,6 +365,233 @@ proptest! {
             let loads: Vec<_> = refs.iter().map(|n| d.board.load(&NodeId::from(*n)).reserved).collect();
             prop_assert!(loads.iter().max().unwrap() - loads.iter().min().unwrap() <= 1);
             held.into_iter().for_each(|r| d.board.release(r));
+        }
+    }
+}
+
+/// Everything reckoned anew for each choice, with nothing but standings and speeds remembered.
+#[derive(Default)]
+struct Plain {
+    standing: std::collections::BTreeMap<usize, i64>,
+    speeds: std::collections::BTreeMap<usize, Speed>,
+}
+
+impl Plain {
+    fn facts(&self, board: &Board, c: &Candidate) -> Facts {
+        let load = board.load(&c.target.node);
+        let told = c.target.pooled();
+        let seat = c.target.seat.index();
+        Facts {
+            seat,
+            slots: c.target.slots,
+            base_weight: c.target.weight,
+            active: load.in_flight.max(load.reserved) + told.map_or(0, |p| u64::from(p.active)),
+            queue: load.pending + load.pressure + told.map_or(0, |p| u64::from(p.queue)),
+            warm: c.warm,
+            health: told.map_or(Health::Healthy, |p| p.health),
+            speed: c
+                .speed
+                .unwrap_or_else(|| self.speeds.get(&seat).copied().unwrap_or_default()),
+        }
+    }
+
+    fn next(&mut self, board: &Board, rest: &mut [Candidate]) {
+        let all: Vec<_> = rest.iter().map(|c| self.facts(board, c)).collect();
+        let tier = |f: &Facts| (f.is_full(), f.health, !f.warm);
+        let Some(first) = all.iter().map(tier).min() else {
+            return;
+        };
+        let picked = if first.0 {
+            // The first whose share, compared without a fraction, nobody's is below.
+            let share = |f: &Facts| u128::from(f.active + f.queue);
+            let room = |f: &Facts| u128::from(f.slots) * u128::from(f.base_weight);
+            (0..all.len()).reduce(|a, b| {
+                let (x, y) = (&all[a], &all[b]);
+                let (of_x, of_y) = (share(x) * room(y), share(y) * room(x));
+                match (of_y, !y.warm) < (of_x, !x.warm) {
+                    true => b,
+                    false => a,
+                }
+            })
+        } else {
+            let eligible: Vec<_> = (0..all.len())
+                .filter(|i| (false, tier(&all[*i]).1, tier(&all[*i]).2) == first)
+                .filter(|i| !all[*i].is_full())
+                .collect();
+            let weights = weights(&eligible.iter().map(|i| all[*i]).collect::<Vec<_>>());
+            // On the gateway two engines of one machine have one seat: compared as they come.
+            let (mut highest, mut picked) = (i64::MIN, None);
+            for (i, weight) in eligible.iter().zip(&weights) {
+                let standing = self.standing.entry(all[*i].seat).or_default();
+                *standing += weight;
+                if *standing > highest {
+                    (highest, picked) = (*standing, Some(*i));
+                }
+            }
+            if let Some(i) = picked {
+                *self.standing.entry(all[i].seat).or_default() -= weights.iter().sum::<i64>();
+            }
+            picked
+        };
+        if let Some(i) = picked {
+            rest[..=i].rotate_right(1);
+        }
+    }
+
+    /// The whole order, and who was full.
+    fn whole(&mut self, board: &Board, c: &mut Vec<Candidate>) -> Vec<NodeId> {
+        let mut full = vec![];
+        c.retain(|c| {
+            let is_full = c.target.pooled().is_some() && self.facts(board, c).is_full();
+            if is_full {
+                full.push(c.target.node.clone());
+            }
+            !is_full
+        });
+        for i in 0..c.len() {
+            self.next(board, &mut c[i..]);
+        }
+        full
+    }
+}
+
+/// What a list says of one node.
+#[derive(Clone, Debug)]
+struct Said {
+    pooled: bool,
+    slots: u32,
+    weight: u32,
+    active: u32,
+    queue: u32,
+    warm: bool,
+    suspect: bool,
+    speed: Option<(u16, u16)>,
+}
+
+fn said() -> impl Strategy<Value = Said> {
+    let loads = (any::<bool>(), 1u32..5, 1u32..6, 0u32..4, 0u32..3);
+    let speed = prop::option::of((0u16..500, 0u16..100));
+    (loads, any::<bool>(), prop::bool::weighted(0.2), speed).prop_map(
+        |((pooled, slots, weight, active, queue), warm, suspect, speed)| Said {
+            pooled,
+            slots,
+            weight,
+            active,
+            queue,
+            warm,
+            suspect,
+            speed,
+        },
+    )
+}
+
+impl Desk {
+    fn list(&mut self, all: &[Said]) -> Arc<Owners> {
+        let mut owners = Owners::default();
+        for (i, s) in all.iter().enumerate() {
+            let health = match s.suspect {
+                true => Health::Suspect,
+                false => Health::Healthy,
+            };
+            let kind = match s.pooled {
+                false => Kind::Manual,
+                true => Kind::Pool(Pooled {
+                    health,
+                    active: s.active,
+                    queue: s.queue,
+                    tls: false,
+                }),
+            };
+            let mut c = self.candidate(&format!("n{i}"), s.slots, s.warm, kind);
+            Arc::get_mut(&mut c.target).unwrap().weight = s.weight;
+            let speed = |(ttft_ms, tps): (u16, u16)| {
+                let mut speed = Speed::default();
+                speed.learn(Sample {
+                    ttft_ms: Some(f64::from(ttft_ms)),
+                    tokens_per_second: Some(f64::from(tps)),
+                });
+                speed
+            };
+            c.speed = s.speed.filter(|_| s.pooled).map(speed);
+            owners.push(c);
+        }
+        Arc::new(owners)
+    }
+}
+
+proptest! {
+    /// What is kept from one choice to the next is what would be reckoned anew.
+    #[test]
+    fn whatever_went_before_the_choice_is_the_one_of_a_plain_reckoning(
+        first in prop::collection::vec(said(), 1..7),
+        steps in prop::collection::vec((0u8..8, 0usize..7, said(), any::<u8>()), 1..40),
+    ) {
+        let mut d = Desk::new(Policy::Weighted);
+        let mut plain = Plain::default();
+        let mut all = first;
+        let (mut list, mut other) = (d.list(&all), d.list(&all));
+        let mut busy: Vec<NodeId> = vec![];
+        for (step, i, new, bits) in steps {
+            let ask = Desk::ask(None);
+            let mut short = match step {
+                // The view is another one, while the one before may still be held.
+                0 => {
+                    let i = i % all.len();
+                    all[i] = new;
+                    let old = std::mem::replace(&mut list, d.list(&all));
+                    if bits & 1 == 0 {
+                        other = old;
+                    }
+                    continue;
+                },
+                1 => {
+                    let seat = d.board.seat(&format!("n{}", i % all.len()).as_str().into());
+                    let sample = Sample {
+                        ttft_ms: Some(f64::from(bits)),
+                        tokens_per_second: Some(f64::from(bits / 3)),
+                    };
+                    d.selector.learn(ask.engine, ask.model, &seat, sample);
+                    plain.speeds.entry(seat.index()).or_default().learn(sample);
+                    continue;
+                },
+                2 if !busy.is_empty() => {
+                    let node = busy.swap_remove(i % busy.len());
+                    d.board.end(&node);
+                    continue;
+                },
+                // In no list, of two lists, or a part of one.
+                3 => Shortlist::from(list.as_slice().to_vec()),
+                4 => {
+                    let mut short = Shortlist::of(&list);
+                    short.add(&other, None, |c| c.warm);
+                    short
+                },
+                5 => {
+                    let mut short = Shortlist::of(&list);
+                    let mut at = 0;
+                    short.retain(0, |_| {
+                        at += 1;
+                        bits >> at & 1 == 0
+                    });
+                    short
+                },
+                _ => Shortlist::of(&list),
+            };
+            let mut want = short.to_vec();
+            let want_full = plain.whole(&d.board, &mut want);
+            let Ordered { full, reserve } = d.selector.order(&d.board, ask, &mut short, 0);
+            for next in 1..short.len() {
+                let end = short.len();
+                d.selector.next(&d.board, ask, &mut short, next..end);
+            }
+            let got = short.to_vec();
+            prop_assert_eq!(ids(&got), ids(&want));
+            prop_assert_eq!(full, want_full);
+            prop_assert_eq!(reserve.as_ref(), want.first().map(|c| &c.target.node));
+            if let Some(node) = reserve {
+                d.board.begin(&node);
+                busy.push(node);
+            }
         }
     }
 }

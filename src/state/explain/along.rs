@@ -36,7 +36,8 @@ pub fn explain(shared: &Shared, gateway: &FacadeState, model: &str) -> RouteExpl
     let asked: Vec<Arc<str>> = (virtuals.chain(model).into_iter())
         .map(|link| link.model)
         .collect();
-    let candidates: Vec<_> = (found.candidates.iter())
+    let tried = found.candidates.to_vec();
+    let candidates: Vec<_> = (tried.iter())
         .map(|c| RouteCandidate {
             model: c.send_as.as_deref().map(str::to_owned),
             ..told(c, &sources, &names, &terms)
@@ -44,7 +45,7 @@ pub fn explain(shared: &Shared, gateway: &FacadeState, model: &str) -> RouteExpl
         .collect();
     let mut left_out = Vec::new();
     for source in &sources {
-        left_out.extend(of_source(source, &found, &asked));
+        left_out.extend(of_source(source, &tried, &found.busy, &asked));
     }
     left_out.extend(found.resting.iter().map(|(provider, rest)| RouteExcluded {
         node: provider.target().node.clone(),
@@ -88,19 +89,20 @@ fn found(
         asker: None,
         demand: &mut || 0,
         routing: &|source| source.routing(),
-        order: &mut |ask, candidates, _| {
+        order: &mut |ask, candidates, from| {
             let Previewed {
                 loads, selection, ..
-            } = scheduler.preview(ask, candidates);
-            let all =
-                (candidates.iter().zip(loads)).zip(selection.weights.iter().zip(&selection.speeds));
-            terms.extend(all.map(|((c, load), (weight, speed))| {
+            } = scheduler.preview(ask, candidates, from);
+            let targets = candidates.targets().skip(from);
+            let reckoned = selection.weights.iter().zip(&selection.speeds);
+            let all = targets.zip(loads).zip(reckoned);
+            terms.extend(all.map(|((target, load), (weight, speed))| {
                 let terms = Terms {
                     load,
                     weight: *weight,
                     speed: *speed,
                 };
-                (c.target.authority.clone(), terms)
+                (target.authority.clone(), terms)
             }));
             selection.full
         },
@@ -127,12 +129,17 @@ fn told(
 }
 
 /// A facade's nodes that would not be tried, each with its reason.
-fn of_source(source: &FacadeState, found: &Found, asked: &[Arc<str>]) -> Vec<RouteExcluded> {
+fn of_source(
+    source: &FacadeState,
+    tried: &[Candidate],
+    busy: &[NodeId],
+    asked: &[Arc<str>],
+) -> Vec<RouteExcluded> {
     let naming = source.engine().spec().naming;
     let routing = source.routing();
     let is_tried = |n: &Node| {
         let of = |c: &&Candidate| c.target.facade == source.engine() && c.target.node == n.id;
-        found.candidates.iter().any(|c| of(&c))
+        tried.iter().any(|c| of(&c))
     };
     let left_out = nodes(source).into_iter().filter(|n| !is_tried(n));
     left_out
@@ -144,7 +151,7 @@ fn of_source(source: &FacadeState, found: &Found, asked: &[Arc<str>]) -> Vec<Rou
             };
             let model = asked.iter().find(rests).or(asked.first());
             let model = model.map_or("", |m| &**m);
-            match owns(&n, naming, asked) && found.busy.contains(&n.id) {
+            match owns(&n, naming, asked) && busy.contains(&n.id) {
                 true if asked.iter().find(rests).is_none() => without_near(&n, Exclusion::Full),
                 _ => excluded(&n, naming, model, &routing, &[]),
             }

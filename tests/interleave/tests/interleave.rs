@@ -8,7 +8,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use interleave::rules::candidates::Candidate;
+use interleave::rules::shortlist::Shortlist;
 use interleave::rules::discovery::{Extra, Node};
 use interleave::rules::engine::EngineId;
 use interleave::rules::ids::{JobId, NodeId, RunId};
@@ -90,7 +90,7 @@ fn admit(all: &Arc<Workloads>, id: u64) -> Arc<Job> {
 }
 
 /// The board with both nodes listed, and both as candidates of a request.
-fn board() -> (Arc<Scheduler>, Vec<Candidate>) {
+fn board() -> (Arc<Scheduler>, Shortlist) {
     let scheduler = Arc::new(Scheduler::new(Policy::Listed));
     scheduler.apply(snapshot(1));
     let facade = FacadeState::new(ollama(), Arc::new(Alone), scheduler.clone());
@@ -107,7 +107,7 @@ fn board() -> (Arc<Scheduler>, Vec<Candidate>) {
         });
         assert!(new);
     }
-    let candidates = facade.routing().view.candidates(Some("m:latest")).to_vec();
+    let candidates = facade.routing().view.shortlist(Some("m:latest"));
     assert_eq!(candidates.len(), 2);
     (scheduler, candidates)
 }
@@ -121,19 +121,19 @@ fn snapshot(generation: u64) -> PrioritySnapshot {
 }
 
 /// Chooses as the request path does: the order and the count in one step.
-fn choose(scheduler: &Arc<Scheduler>, candidates: &[Candidate]) -> (Claim, NodeId) {
+fn choose(scheduler: &Arc<Scheduler>, candidates: &Shortlist) -> (Claim, NodeId) {
     let mut claim = Claim::new(scheduler.clone());
-    let mut mine = candidates.to_vec();
+    let mut mine = candidates.clone();
     let ask = Ask {
         engine: ollama(),
         model: "m:latest",
         pin: None,
     };
-    scheduler.order(ask, &mut mine, Some(&mut claim));
-    (claim, mine[0].target.node.clone())
+    scheduler.order(ask, &mut mine, 0, Some(&mut claim));
+    (claim, mine.target(0).node.clone())
 }
 
-fn is_at_rest(scheduler: &Arc<Scheduler>, candidates: &[Candidate]) {
+fn is_at_rest(scheduler: &Arc<Scheduler>, candidates: &Shortlist) {
     for node in ["a", "b"] {
         let load = scheduler.load(&node.into());
         assert_eq!(load, Load::default(), "at rest on {node}");
