@@ -53,7 +53,10 @@ fn a_sole_engines_answer_is_relayed_as_it_is_credentials_and_all() {
     let told = broker.expect("ollama:proxy/request", |p| p["status"] == 401);
     assert_eq!(told["target"], "cluster", "as with several engines");
     let started = |f: &Value| f["method"] == "ollama:proxy/request-started";
-    assert!(!broker.frames(0).iter().any(started), "it is no request yet");
+    assert!(
+        !broker.frames(0).iter().any(started),
+        "it is no request yet"
+    );
     assert!(broker.workloads().is_empty());
 }
 
