@@ -31,7 +31,7 @@ use crate::state::pool::Lease;
 use crate::state::providers::Permit;
 use crate::state::scheduler::Claim;
 use crate::state::settings::RequestSettings;
-use crate::state::workloads::{Admission, Job};
+use crate::state::workloads::{Admission, Job, Owners};
 use crate::telemetry::request::{About, Ending, Outgoing, Seen};
 use crate::wire::broker::{RequestFinished, RequestStarted};
 
@@ -233,13 +233,7 @@ impl Account {
     }
 
     /// Admits it as a workload.
-    pub fn admit(
-        &mut self,
-        path: &'static str,
-        model: String,
-        body_bytes: u64,
-        owners: Vec<NodeId>,
-    ) {
+    pub fn admit(&mut self, path: &'static str, model: String, body_bytes: u64, owners: Owners) {
         self.job = Some(self.facade.context.shared.workloads.admit(Admission {
             engine: self.facade.state.engine(),
             id: self.id,

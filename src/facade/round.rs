@@ -19,7 +19,7 @@ use crate::rules::candidates::{Candidate, Target};
 use crate::rules::demand::Demand;
 use crate::rules::dispatch::{Action, Answer, Dispatch, Event, Verdict, Withheld};
 use crate::rules::gate::GateMode;
-use crate::rules::ids::{JobId, NodeId};
+use crate::rules::ids::JobId;
 use crate::rules::outcome::{Effort, Failure};
 use crate::rules::policy::Ask;
 use crate::rules::route::dialect;
@@ -28,6 +28,7 @@ use crate::state::chain::{self, Asker, Wanted};
 use crate::state::fate::Commit;
 use crate::state::pool::Place;
 use crate::state::providers::{Provider, Rest};
+use crate::state::workloads::Owners;
 
 use super::report::{Held, Report};
 
@@ -293,8 +294,10 @@ impl Round {
             self.charge(lane)?;
         }
         if self.model.is_some() && self.report.job().is_none() {
-            let chosen = self.candidates.targets().map(|t| t.node.clone());
-            self.admit(chosen.chain(found.busy).collect());
+            let chosen = self.candidates.targets().map(|t| &t.node);
+            let owners = chosen.chain(&found.busy);
+            let owners = Owners::of(candidates + found.busy.len(), owners);
+            self.admit(owners);
         }
         Ok(Event::Resolved { candidates, held })
     }
@@ -337,7 +340,7 @@ impl Round {
     }
 
     /// With a model and an owner it is a workload from now on.
-    fn admit(&mut self, owners: Vec<NodeId>) {
+    fn admit(&mut self, owners: Owners) {
         if let Some(model) = self.model.as_ref().filter(|_| !owners.is_empty()) {
             let (path, name) = (model.path, model.name.clone());
             self.report.admit(path, name, self.body_bytes, owners);

@@ -55,9 +55,35 @@ pub struct Admission {
     /// The same moment on the monotonic clock.
     pub arrived: Instant,
     /// Eligible owners.
-    pub owners: Vec<NodeId>,
+    pub owners: Owners,
     /// Name of the client key that it came with.
     pub client: Option<Arc<str>>,
+}
+
+/// Who might have served a request: how many, and the first of them by name. Thousands of workloads are
+/// kept, so that each keeps a few names only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Owners {
+    count: usize,
+    named: Vec<NodeId>,
+}
+
+impl Owners {
+    /// As many as are told by name.
+    const NAMED: usize = 8;
+
+    /// This many, in the order in which they would be tried.
+    pub fn of<'a>(count: usize, ids: impl Iterator<Item = &'a NodeId>) -> Self {
+        Self {
+            count,
+            named: ids.take(Self::NAMED).cloned().collect(),
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
 }
 
 /// All workloads of this process.

@@ -20,7 +20,7 @@ use nvpair_proxy::state::command::{PrioritySnapshot, Rank};
 use nvpair_proxy::state::events::{Events, Notice, Sink, WorkloadNotice};
 use nvpair_proxy::state::facade::{FacadeState, Surroundings};
 use nvpair_proxy::state::scheduler::{Claim, Scheduler};
-use nvpair_proxy::state::workloads::{Admission, Job, Workloads};
+use nvpair_proxy::state::workloads::{Admission, Job, Owners, Workloads};
 use tokio::time::Instant;
 
 use super::transition::{Dice, Kind, Live, Loads, MODELS, NODES, Seen, Sight, Transition};
@@ -416,7 +416,7 @@ impl Sut {
                 body_bytes: 1,
                 created_at: 1,
                 arrived: Instant::now(),
-                owners: vec![],
+                owners: Owners::default(),
                 client: None,
             }));
         }

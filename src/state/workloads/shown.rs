@@ -3,11 +3,14 @@
 //! Owns: the words of a timeline. Leaves to others: the shape (`wire::control`), what is kept of a job
 //! (`super`).
 
+use std::fmt;
+
 use crate::rules::ids::NodeId;
+use crate::rules::units;
 use crate::wire::broker::Stats;
 use crate::wire::control::{TimelineEntry, Workload};
 
-use super::{Inner, Job, Step, record};
+use super::{Inner, Job, Owners, Step, record};
 
 impl Job {
     /// As it is now.
@@ -49,15 +52,10 @@ impl Job {
             load: None,
             detail: None,
         };
-        let owners = || {
-            let ids: Vec<_> = self.admission.owners.iter().map(NodeId::as_str).collect();
-            let plural = if ids.len() == 1 { "owner" } else { "owners" };
-            format!("{} {plural}: {}", ids.len(), ids.join(", "))
-        };
         let mut dispatched = 0;
         let mut shown = Vec::with_capacity(inner.timeline.len() + 2);
         shown.push(TimelineEntry {
-            detail: Some(owners()),
+            detail: Some(self.admission.owners.to_string()),
             ..entry(0, "admitted", None)
         });
         for (at, step) in &inner.timeline {
@@ -92,6 +90,18 @@ impl Job {
             });
         }
         shown
+    }
+}
+
+impl fmt::Display for Owners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids: Vec<_> = self.named.iter().map(NodeId::as_str).collect();
+        let owners = units::count(self.count, "owner");
+        write!(f, "{owners}: {}", ids.join(", "))?;
+        match self.count - ids.len() {
+            0 => Ok(()),
+            more => write!(f, " and {more} more"),
+        }
     }
 }
 

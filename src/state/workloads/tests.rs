@@ -32,7 +32,7 @@ fn admit(w: &Arc<Workloads>, id: u64) -> Arc<Job> {
         body_bytes: 3,
         created_at: 1000,
         arrived: Instant::now(),
-        owners: vec!["a".into()],
+        owners: Owners::of(1, [NodeId::from("a")].iter()),
         client: None,
     })
 }
@@ -269,4 +269,16 @@ fn only_the_last_ten_thousand_are_kept() {
     assert_eq!(w.recent().len(), KEPT);
     assert!(w.find(None, JobId(5)).is_empty());
     assert_eq!(w.find(None, JobId(6)).len(), 1);
+}
+
+#[test]
+fn a_few_owners_are_told_by_name() {
+    let ids: Vec<NodeId> = (0..1000).map(|i| format!("n{i}").as_str().into()).collect();
+    let told = |n: usize| Owners::of(n, ids[..n].iter()).to_string();
+    assert_eq!(told(1), "1 owner: n0");
+    assert_eq!(told(8), "8 owners: n0, n1, n2, n3, n4, n5, n6, n7");
+    assert_eq!(
+        told(1000),
+        "1000 owners: n0, n1, n2, n3, n4, n5, n6, n7 and 992 more"
+    );
 }

@@ -8,20 +8,20 @@
 
 use std::sync::{Arc, Mutex};
 
-use interleave::rules::shortlist::Shortlist;
 use interleave::rules::discovery::{Extra, Node};
 use interleave::rules::engine::EngineId;
 use interleave::rules::ids::{JobId, NodeId, RunId};
 use interleave::rules::outcome::{End, Failure};
 use interleave::rules::policy::{Ask, Policy};
 use interleave::rules::reservations::Load;
+use interleave::rules::shortlist::Shortlist;
 use interleave::rules::workload::State;
 use interleave::state::events::{Events, Notice, Sink, WorkloadNotice};
 use interleave::state::facade::{Alone, FacadeState};
 use interleave::state::fate::Fate;
 use interleave::state::scheduler::{Claim, Scheduler};
 use interleave::state::told::PrioritySnapshot;
-use interleave::state::workloads::{Admission, Job, Workloads};
+use interleave::state::workloads::{Admission, Job, Owners, Workloads};
 use interleave::sync::Mutex as Watched;
 use interleave::wire::control::WorkloadFilter;
 use loom::thread::spawn;
@@ -84,7 +84,7 @@ fn admit(all: &Arc<Workloads>, id: u64) -> Arc<Job> {
         body_bytes: 1,
         created_at: 1,
         arrived: tokio::time::Instant::now(),
-        owners: vec![],
+        owners: Owners::default(),
         client: None,
     })
 }
