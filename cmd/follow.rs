@@ -11,12 +11,12 @@ use nvpair_proxy::wire::control::{Workload, WorkloadChange};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::cli::{Globals, WorkloadsArgs};
-use crate::clock::now_ms;
 use crate::connect::attached;
 use crate::errors::{CliError, Kind};
 use crate::live::{self, Interrupt, View};
 use crate::output::{self, Look, Reader};
 use crate::workloads::{HEAD, node_id, row, table};
+use nvpair_proxy::wall_clock::unix_ms;
 
 /// A terminal is drawn this often at most.
 const FRAME: Duration = Duration::from_millis(100);
@@ -87,7 +87,7 @@ async fn next(changes: &mut Changes) -> Result<WorkloadChange, CliError> {
 }
 
 fn plain(change: &WorkloadChange) -> String {
-    let row = line(&row(&change.workload, now_ms()));
+    let row = line(&row(&change.workload, unix_ms()));
     match change.missed {
         0 => row,
         missed => format!("{}{row}", note(missed)),
@@ -137,7 +137,7 @@ async fn on_terminal(
                 stale = true;
             },
             _ = tick.tick() => if stale || drawn.elapsed() >= REFRESH {
-                let text = rows.render(now_ms(), &Look::stdout(globals));
+                let text = rows.render(unix_ms(), &Look::stdout(globals));
                 if view.draw(&text)? == Reader::Gone {
                     break;
                 }

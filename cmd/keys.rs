@@ -8,10 +8,11 @@ use nvpair_proxy::wire::client_keys::{ClientKeyCreated, ClientKeyInfo};
 use crate::cli::{
     ClientKeyCreateArgs, ClientKeyRevokeArgs, ClientKeysArgs, ClientKeysVerb, Globals,
 };
-use crate::clock::{now_ms, since};
+use crate::clock::since;
 use crate::connect::with_daemon;
 use crate::errors::CliError;
 use crate::output::{self, Fit, Look};
+use nvpair_proxy::wall_clock::unix_ms;
 
 /// Runs it.
 pub fn run(args: &ClientKeysArgs, globals: &Globals) -> Result<ExitCode, CliError> {
@@ -75,7 +76,7 @@ fn list(globals: &Globals) -> Result<ExitCode, CliError> {
     } else if list.keys.is_empty() {
         output::print("  none yet: nvpair-proxy keys create NAME --allow all\n")?;
     } else {
-        let now = now_ms();
+        let now = unix_ms();
         let rows: Vec<_> = list.keys.iter().map(|key| row(key, now)).collect();
         let head = [
             "KEY",

@@ -9,12 +9,13 @@ use nvpair_proxy::wire::pool::PoolUsage;
 
 use crate::cli::{Globals, StatusArgs};
 use crate::clients;
-use crate::clock::{now_ms, since};
+use crate::clock::since;
 use crate::connect::{attached, with_daemon};
 use crate::errors::CliError;
 use crate::live;
 use crate::names;
 use crate::output::{self, Fit, Look};
+use nvpair_proxy::wall_clock::unix_ms;
 
 /// Runs it.
 pub fn run(args: &StatusArgs, globals: &Globals) -> Result<ExitCode, CliError> {
@@ -27,7 +28,7 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<ExitCode, CliError> {
                     true => output::json_line(&status),
                     false => {
                         let look = Look::stdout(globals);
-                        Ok(render(&status, now_ms(), &look, Parts::Changing))
+                        Ok(render(&status, unix_ms(), &look, Parts::Changing))
                     },
                 }
             })
@@ -39,7 +40,7 @@ pub fn run(args: &StatusArgs, globals: &Globals) -> Result<ExitCode, CliError> {
         output::print_json(&status)?;
     } else {
         let look = Look::stdout(globals);
-        output::print(&render(&status, now_ms(), &look, Parts::All))?;
+        output::print(&render(&status, unix_ms(), &look, Parts::All))?;
     }
     Ok(ExitCode::SUCCESS)
 }

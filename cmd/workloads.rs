@@ -8,13 +8,14 @@ use nvpair_proxy::rules::units::human_size;
 use nvpair_proxy::wire::control::{ModelEntry, TimelineEntry, Workload, WorkloadList};
 
 use crate::cli::{Globals, WorkloadRef, WorkloadsArgs};
-use crate::clock::{now_ms, since};
+use crate::clock::since;
 use crate::connect::{attached, with_daemon};
 use crate::errors::{CliError, Kind};
 use crate::export;
 use crate::follow;
 use crate::names;
 use crate::output::{self, Fit, Look};
+use nvpair_proxy::wall_clock::unix_ms;
 
 /// As many as fit on a screen or two.
 const DEFAULT_LIMIT: usize = 50;
@@ -46,7 +47,7 @@ pub fn run(args: &WorkloadsArgs, globals: &Globals) -> Result<ExitCode, CliError
     })?;
     match globals.json {
         true => output::print_json(&list)?,
-        false => output::print(&table(&list.workloads, now_ms(), &look))?,
+        false => output::print(&table(&list.workloads, unix_ms(), &look))?,
     }
     if let Some(hint) = hint {
         output::note(&hint);

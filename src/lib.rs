@@ -9,6 +9,7 @@
 //! |---|---|---|---|
 //! | 0 | [`rules`] | the decisions: no clock, random, lock, socket, file, async | nothing |
 //! | 0 | [`sync`] | the locks of `state` under one name, so that a test can instrument them | nothing |
+//! | 0 | [`wall_clock`] | what time it is | nothing; from layer 2 on anybody may ask |
 //! | 1 | [`wire`] | shapes of what is sent and received | `rules` |
 //! | 2 | [`config`] | files, flags and environment to valid values | `rules`, `wire` |
 //! | 2 | [`store`] | what outlives the process, or is shared with others | `rules`, `wire` |
@@ -26,7 +27,7 @@
 //! | 6 | [`director`] | the driver where there is no parent | the same and `config` |
 //! | 7 | [`daemon`] | builds the parts and joins them | all |
 //! | 7 | [`doctor`] | looks at this machine for what may be wrong | all but `daemon` |
-//! | 8 | `cmd/` | one file a subcommand | `rules`, `wire`, `config`, `control::client`; see below |
+//! | 8 | `cmd/` | one file a subcommand | `rules`, `wire`, `config`, `wall_clock`, `control::client`; see below |
 //!
 //! Those of layer 6 can ask (by a command, or the pool by [`state::fleet`]) but not act. The
 //! director also reads settings: it is who turns them into commands. In `cmd/`, only `serve.rs` may
@@ -125,4 +126,5 @@ pub mod state;
 pub mod store;
 pub mod sync;
 pub mod telemetry;
+pub mod wall_clock;
 pub mod wire;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Each module and those it may use, itself aside.
+/// Each module and those it may use, itself and the clock aside.
 const TABLE: [(&str, &str); 18] = [
     ("rules", ""),
     ("wire", "rules"),
@@ -37,8 +37,12 @@ const TABLE: [(&str, &str); 18] = [
     ),
 ];
 
+/// What time it is: for all but those that decide or describe.
+const CLOCK: &str = "wall_clock";
+const CLOCKLESS: [&str; 2] = ["rules", "wire"];
+
 /// What every file of `cmd/` may use, and what one file may use besides.
-const CMD: [&str; 4] = ["rules", "wire", "config", "control::client"];
+const CMD: [&str; 5] = ["rules", "wire", "config", "control::client", CLOCK];
 const CMD_MORE: [(&str, &[&str]); 4] = [
     ("serve.rs", &["daemon", "telemetry", "state"]),
     ("agent.rs", &["agent", "net", "telemetry"]),
@@ -131,7 +135,8 @@ fn upward(module: &str, text: &str) -> Vec<String> {
     let allowed = row.map_or("", |(_, allowed)| *allowed);
     let ok = |path: &String| {
         let used = path.split("::").nth(1).unwrap_or_default();
-        used == module || allowed.split(' ').any(|a| a == used)
+        let clock = used == CLOCK && !CLOCKLESS.contains(&module);
+        used == module || clock || allowed.split(' ').any(|a| a == used)
     };
     let ours = paths(text).into_iter().filter(|p| begins(p, "crate"));
     ours.filter(|p| !ok(p)).collect()

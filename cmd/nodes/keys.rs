@@ -8,10 +8,11 @@ use nvpair_proxy::rules::pool::record::PoolEngine;
 use nvpair_proxy::wire::pool::{KeyCreated, KeyInfo};
 
 use crate::cli::{Globals, KeyCreateArgs, KeyRevokeArgs, KeysArgs, KeysVerb};
-use crate::clock::{now_ms, since};
+use crate::clock::since;
 use crate::connect::with_daemon;
 use crate::errors::CliError;
 use crate::output::{self, Fit, Look};
+use nvpair_proxy::wall_clock::unix_ms;
 
 /// Runs it.
 pub fn run(args: &KeysArgs, globals: &Globals) -> Result<ExitCode, CliError> {
@@ -121,7 +122,7 @@ fn row(key: &KeyInfo) -> [String; 5] {
         key.node_id.clone(),
         or(&key.allow, "where it registers from"),
         or(&key.models, "all"),
-        format!("{} ago", since(now_ms(), key.created_at)),
+        format!("{} ago", since(unix_ms(), key.created_at)),
     ]
 }
 

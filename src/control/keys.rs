@@ -10,12 +10,13 @@ use jsonrpsee::core::{RpcResult, async_trait};
 use jsonrpsee::proc_macros::rpc;
 use jsonrpsee::types::ErrorObjectOwned;
 
-use super::server::{now_ms, random, refusal};
+use super::server::{random, refusal};
 use crate::rules::client_key::{self, ClientKey};
 use crate::rules::key_form::KeyHash;
 use crate::state::clients::{Clients, KeysError};
 use crate::state::command::{Command, Commands};
 use crate::state::query::Queries;
+use crate::wall_clock;
 use crate::wire::client_keys::{ClientKeyCreated, ClientKeyList, ClientKeyRevoked};
 use crate::wire::control::SCHEMA_VERSION;
 use crate::wire::jsonrpc::CommandError;
@@ -97,7 +98,7 @@ impl KeysApiServer for KeysHandlers {
             requests_per_minute,
             tokens_per_day,
             // For people, and to tell it from another of its name.
-            created_at: now_ms(),
+            created_at: wall_clock::unix_ms(),
         };
         let checked = key.check();
         checked.map_err(|e| refusal(&CommandError::params(e.to_string())))?;

@@ -11,11 +11,12 @@ use jsonrpsee::core::{RpcResult, async_trait};
 use jsonrpsee::proc_macros::rpc;
 use jsonrpsee::types::ErrorObjectOwned;
 
-use super::server::{now_ms, random, refusal};
+use super::server::{random, refusal};
 use crate::rules::ids::NodeId;
 use crate::rules::pool::key::{self, KeyHash, KeyRecord};
 use crate::state::fleet::{Answer, PoolDesk, key_info};
 use crate::state::query::Queries;
+use crate::wall_clock;
 use crate::wire::control::SCHEMA_VERSION;
 use crate::wire::jsonrpc::CommandError;
 use crate::wire::pool::{KeyCreated, KeyList, KeyRevoked, PoolList, PoolNodeChanged, PoolStatus};
@@ -159,7 +160,7 @@ impl PoolApiServer for PoolHandlers {
             allow: allow.unwrap_or_default(),
             models: models.unwrap_or_default(),
             // For people: no rule depends on it.
-            created_at: now_ms(),
+            created_at: wall_clock::unix_ms(),
         };
         let checked = record.check();
         checked.map_err(|e| refusal(&CommandError::params(e.to_string())))?;

@@ -4,7 +4,6 @@
 //! Leaves to others: carrying commands out (`daemon`), the engine check and panics (`door`).
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use jsonrpsee::core::{RpcResult, SubscriptionResult, async_trait};
 use jsonrpsee::types::ErrorObjectOwned;
@@ -57,12 +56,6 @@ pub(super) fn random() -> RpcResult<[u8; RANDOM_BYTES]> {
     let filled = SystemRandom::new().fill(&mut bytes).map_err(none);
     filled.map_err(refused)?;
     Ok(bytes)
-}
-
-/// Unix milliseconds.
-pub(super) fn now_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX))
 }
 
 #[async_trait]

@@ -9,7 +9,6 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures_util::FutureExt;
 use tokio::sync::mpsc;
@@ -33,6 +32,7 @@ use crate::state::facade::{FacadeState, SnapshotChange, Surroundings};
 use crate::state::named::{Desk, NewNode, NodeAsk};
 use crate::store::ports::Ports;
 use crate::telemetry::logging::LogHandle;
+use crate::wall_clock;
 use crate::wire::broker::{DirectoryNode, NodeRecord};
 use crate::wire::control::{ConfigReloaded, NodeAdded, NodeState, PortSet, SCHEMA_VERSION};
 use crate::wire::jsonrpc::{CommandError, ErrorCode};
@@ -209,7 +209,7 @@ impl Executor {
                 .map(host_port)
                 .collect(),
         );
-        state.opened(port, now());
+        state.opened(port, wall_clock::unix_ms());
         // Findable before anybody can reach it.
         self.context.shared.publish(state.clone());
         self.emit(Notice::Ready(engine, port));
@@ -457,13 +457,6 @@ async fn blocking<T: Send + 'static>(
 
 fn host_port(a: SocketAddr) -> (String, u16) {
     (a.ip().to_string(), a.port())
-}
-
-fn now() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_millis() as u64
 }
 
 #[cfg(test)]

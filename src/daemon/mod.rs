@@ -20,7 +20,7 @@ pub mod usage;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use crate::config::pool::PoolSettings;
 use crate::config::settings::{Flags, Settings};
@@ -54,6 +54,7 @@ use crate::store::ports::Ports;
 use crate::telemetry::hub::Telemetry;
 use crate::telemetry::logging::LogHandle;
 use crate::telemetry::manager::Manager;
+use crate::wall_clock;
 use crate::wire::control::{DaemonInfo, Mode};
 
 pub use crate::director::Row;
@@ -460,9 +461,7 @@ fn bind_control(
 }
 
 fn info(version: String, driver: &Driver, socket: Option<PathBuf>) -> DaemonInfo {
-    let unix = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let unix = wall_clock::since_epoch();
     DaemonInfo {
         version,
         pid: std::process::id(),

@@ -10,7 +10,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
@@ -26,6 +26,7 @@ use crate::net::fetch::{Kept, Limits};
 use crate::rules::addresses::authority;
 use crate::rules::worker::backoff;
 use crate::telemetry::spans::Span;
+use crate::wall_clock;
 
 pub use super::encode::{Form, Speaker};
 
@@ -138,7 +139,7 @@ impl Exporting {
         };
         let readings = Readings {
             post: post(plan),
-            since_ns: now_ns(),
+            since_ns: wall_clock::unix_ns(),
         };
         Self {
             tasks: vec![tokio::spawn(traces.run()), tokio::spawn(readings.run())],
@@ -399,8 +400,13 @@ impl Readings {
 
     async fn read_and_send(&self, plan: &Arc<Plan>) {
         let families = self.post.sources.read().await;
-        let document =
-            encode::metrics(plan.form, &plan.speaker, &families, self.since_ns, now_ns());
+        let document = encode::metrics(
+            plan.form,
+            &plan.speaker,
+            &families,
+            self.since_ns,
+            wall_clock::unix_ns(),
+        );
         if let Said::Taken(answer) = self.post.send(plan, Signal::Metrics, document).await {
             let rejected = encode::rejected_points(plan.form, &answer);
             if rejected > 0 {
@@ -408,10 +414,4 @@ impl Readings {
             }
         }
     }
-}
-
-fn now_ns() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |d| d.as_nanos() as u64)
 }

@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use http::{HeaderMap, Method, Uri};
 use tokio::time::Instant;
@@ -33,6 +33,7 @@ use crate::state::scheduler::Claim;
 use crate::state::settings::RequestSettings;
 use crate::state::workloads::{Admission, Job, Owners};
 use crate::telemetry::request::{About, Ending, Outgoing, Seen};
+use crate::wall_clock;
 use crate::wire::broker::{RequestFinished, RequestStarted};
 
 use super::{Facade, visit};
@@ -144,9 +145,6 @@ pub struct Account {
 impl Report {
     /// The account of a request that just arrived.
     pub fn new(facade: &Facade, door: &Arc<Door>, method: Method, path: Path) -> Self {
-        let unix = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
         Self(Box::new(Account {
             facade: facade.clone(),
             door: door.clone(),
@@ -154,7 +152,7 @@ impl Report {
             method,
             path,
             arrived: Instant::now(),
-            created_ns: unix.as_nanos() as u64,
+            created_ns: wall_clock::unix_ns(),
             node: None,
             target: Cow::Borrowed(""),
             status: 0,

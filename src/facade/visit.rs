@@ -3,8 +3,6 @@
 //! Owns: the one span of a request that comes over mTLS, told once, whatever ends it. Leaves to others:
 //! serving it (`ingress`); the attempt and the model are the peer's to tell, whose workload it is.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use tokio::time::Instant;
 
@@ -14,6 +12,7 @@ use crate::rules::semantics::{self, ErrorType, Operation};
 use crate::rules::trace_context::{TRACEPARENT, TRACESTATE};
 use crate::state::lifetime::Phase;
 use crate::telemetry::request::{About, Ending, Outgoing, Seen};
+use crate::wall_clock;
 
 use super::Facade;
 
@@ -79,9 +78,7 @@ impl Visit {
         if !facade.context.telemetry.is_on() {
             return Self(None);
         }
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH);
-        let at_ns = unix.map_or(0, |d| d.as_nanos() as u64);
-        let seen = seen(facade, request.headers(), at_ns);
+        let seen = seen(facade, request.headers(), wall_clock::unix_ns());
         Self(seen.map(|seen| {
             Box::new(Inner {
                 facade: facade.clone(),

@@ -13,7 +13,7 @@ mod source;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tokio::sync::{mpsc, watch};
@@ -23,6 +23,7 @@ use crate::rules::replay::{Arrival, MOST, Pick};
 use crate::state::lifetime::{Lifetime, Phase};
 use crate::state::replays::{Parts, Replays};
 use crate::state::shared::Shared;
+use crate::wall_clock;
 use crate::wire::control::{SCHEMA_VERSION, WorkloadFilter};
 use crate::wire::jsonrpc::CommandError;
 use crate::wire::replay::{
@@ -176,7 +177,7 @@ impl Desk {
                     let recorded =
                         recorded.map_err(|e| format!("the journal cannot be read: {e}"))?;
                     let arrivals = recorded.records.iter().map(Arrival::from).collect();
-                    (arrivals, recorded.skipped_lines, unix_ms())
+                    (arrivals, recorded.skipped_lines, wall_clock::unix_ms())
                 },
             };
             let pick = Pick {
@@ -263,11 +264,6 @@ fn ended(outcome: Result<ReplayReport, String>) -> Option<Box<RawValue>> {
         Err(failure) => update.failure = Some(failure),
     }
     serde_json::value::to_raw_value(&update).ok()
-}
-
-fn unix_ms() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.unwrap_or_default().as_millis() as u64
 }
 
 /// Takes a replay out of the book when it ends, however it ends.

@@ -10,7 +10,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
@@ -22,6 +21,7 @@ use crate::rules::key_form::KeyHash;
 use crate::rules::usage::Stats;
 use crate::store::client_usage::{KeyUsage, UsageBook};
 use crate::store::key_file::{KeyFile, KeyFileError};
+use crate::wall_clock;
 use crate::wire::client_keys::ClientKeyInfo;
 
 /// Name of the file of the keys in the state folder.
@@ -95,7 +95,7 @@ impl Client {
     fn now(&self) -> Moment {
         Moment {
             steady_ms: self.began.elapsed().as_millis() as u64,
-            unix_ms: unix_ms(),
+            unix_ms: wall_clock::unix_ms(),
         }
     }
 
@@ -383,11 +383,6 @@ impl Clients {
     fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.unwrap_or_default().as_millis() as u64
 }
 
 #[cfg(test)]

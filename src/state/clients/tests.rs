@@ -19,7 +19,7 @@ fn shown(byte: u8) -> Vec<u8> {
 
 /// What is counted by the day is told apart from what midnight took away.
 fn today() -> u64 {
-    unix_ms() / (24 * 60 * 60 * 1_000)
+    crate::wall_clock::unix_ms() / (24 * 60 * 60 * 1_000)
 }
 
 fn demand(input: u64, output: u64) -> Demand {

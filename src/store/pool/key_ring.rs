@@ -5,7 +5,7 @@
 //! others: who may create and revoke, when to look again (`Fleet::keys_version` tells).
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::time::{Instant, sleep_until};
@@ -15,6 +15,7 @@ use crate::rules::ids::NodeId;
 use crate::rules::pool::key::{self, KeyHash, KeyRecord, RANDOM_BYTES};
 use crate::rules::pool::sizes::Invalid;
 use crate::rules::secret::Secret;
+use crate::wall_clock;
 
 /// Between two looks into the store for keys that nobody here knows.
 const LOOKS: Duration = Duration::from_millis(100);
@@ -177,7 +178,8 @@ impl<S: PoolStore> KeyRing<S> {
             hash,
             allow: new.allow,
             models: new.models,
-            created_at: wall_ms(),
+            // For people only: nothing is decided by it.
+            created_at: wall_clock::unix_ms(),
         };
         record.check()?;
         if !self.store.put_key(record.clone()).await? {
@@ -210,10 +212,4 @@ impl<S: PoolStore> KeyRing<S> {
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
-}
-
-/// For people only: nothing is decided by it.
-fn wall_ms() -> u64 {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-    since_epoch.unwrap_or_default().as_millis() as u64
 }

@@ -8,7 +8,7 @@ mod inner;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use tokio::sync::watch;
 
@@ -19,6 +19,7 @@ use crate::rules::pool::key::KeyRecord;
 use crate::rules::pool::limits::Limits;
 use crate::rules::pool::record::{Beat, LeaseId, Perf, Record, Registration, Session};
 use crate::store::key_file::{self, KeyFileError};
+use crate::wall_clock;
 
 use inner::{Ask, Inner, settle};
 
@@ -33,8 +34,7 @@ const BEGIN: Version = 1;
 /// The system's time of now, counted on by the monotonic clock: a clock that is set does not make
 /// every node offline.
 pub fn system_clock() -> Clock {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
-    let begin = since_epoch.unwrap_or_default();
+    let begin = wall_clock::since_epoch();
     let started = Instant::now();
     // Millions of years fit.
     Arc::new(move || (begin + started.elapsed()).as_millis() as u64)
