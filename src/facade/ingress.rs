@@ -21,6 +21,7 @@ use tokio::time::timeout;
 use crate::net::answers;
 use crate::net::body::{RequestBody, discard};
 use crate::net::headers;
+use crate::net::listen::HANDSHAKE;
 use crate::net::places::Place;
 use crate::net::upstream::{Address, Connection, Via};
 use crate::rules::addresses::authority;
@@ -92,7 +93,7 @@ pub async fn connection(facade: Facade, stream: TcpStream, client: SocketAddr, p
     let Some(shaking) = place.shake() else {
         return tracing::debug!(%engine, "too many handshakes at once");
     };
-    let stream = match timeout(server::HANDSHAKE, cluster.accept(stream)).await {
+    let stream = match timeout(HANDSHAKE, cluster.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(e)) => return tracing::debug!(%engine, reason = %e, "no handshake with a peer"),
         Err(_) => return tracing::debug!(%engine, "a peer was too slow for a handshake"),

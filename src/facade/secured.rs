@@ -11,6 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::net::listen::HANDSHAKE;
 use crate::net::places::Place;
 use crate::net::server_tls::ServerTls;
 use crate::rules::engine::EngineId;
@@ -55,7 +56,7 @@ pub async fn connection(facade: Facade, stream: TcpStream, client: SocketAddr, p
         return tracing::debug!(%engine, "too many handshakes at once");
     };
     let to = stream.local_addr().ok();
-    let stream = match timeout(server::HANDSHAKE, tls.accept(stream)).await {
+    let stream = match timeout(HANDSHAKE, tls.accept(stream)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(e)) => return tracing::debug!(%engine, reason = %e, "no handshake with a client"),
         Err(_) => return tracing::debug!(%engine, "a client was too slow for a handshake"),

@@ -45,9 +45,6 @@ use super::{gateway, ingress, inventory, keyed, preflight, secured};
 /// A connection has this long to send its first byte.
 const FIRST_BYTE: Duration = Duration::from_secs(5);
 
-/// From there to the end of a TLS handshake.
-pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
-
 /// A client without a place is told so, and heard, within this time.
 const FAREWELL: Duration = Duration::from_secs(1);
 

@@ -10,6 +10,9 @@ use std::time::Duration;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 
+/// A client has this long for a TLS handshake.
+pub const HANDSHAKE: Duration = Duration::from_secs(10);
+
 /// Connections the kernel holds for us: a burst of clients must not meet a full queue.
 const BACKLOG: i32 = 4096;
 

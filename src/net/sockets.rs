@@ -11,7 +11,6 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use rustc_hash::FxHashMap;
@@ -23,11 +22,7 @@ use crate::rules::candidates::Target;
 use super::buffers::{self, READ};
 use super::h1::response::{self, Head};
 use super::stream::{Network, Stream};
-use super::upstream::dial_plain;
-
-const IDLE_TICKS: u64 = 4;
-const TICK: Duration = Duration::from_secs(1);
-const IDLE_PER_ADDRESS: usize = 256;
+use super::upstream::{IDLE_PER_ADDRESS, IDLE_TICKS, TICK, dial_plain};
 
 /// By address, each with the tick at which it was given back.
 type Idle = FxHashMap<Arc<str>, Vec<(Stream, u64)>>;

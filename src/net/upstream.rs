@@ -34,16 +34,17 @@ use super::tls::{Cluster, Pair};
 
 /// llama-server closes an idle connection after 5 s: give it up before. Counted in ticks of a
 /// second, which are kept by the sweep: between 3 and 4 s, without reading a clock per request.
-const IDLE_TICKS: u64 = 4;
+pub(super) const IDLE_TICKS: u64 = 4;
 
 /// Towards providers, where a new connection costs round trips over the internet. One that closes
 /// earlier is noticed.
 const PROVIDER_IDLE_TICKS: u64 = 90;
 
-const TICK: Duration = Duration::from_secs(1);
+/// Between two sweeps.
+pub(super) const TICK: Duration = Duration::from_secs(1);
 
 /// Idle connections kept for one address.
-const IDLE_PER_ADDRESS: usize = 256;
+pub(super) const IDLE_PER_ADDRESS: usize = 256;
 
 /// A connection that carries one exchange at a time. Dropped anywhere but in the pool it is closed:
 /// an engine that answers early without reading the request would otherwise keep it for ever.

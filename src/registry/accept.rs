@@ -21,11 +21,8 @@ use tokio::time::timeout;
 use super::gate::Gate;
 use super::methods::Registry;
 use super::seats::{Seat, Seats};
-use crate::net::listen;
+use crate::net::listen::{self, HANDSHAKE};
 use crate::net::server_tls::ServerTls;
-
-/// A handshake takes no longer.
-const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// A head takes no longer, and a connection is not idle for longer, unless beats are further apart.
 const HEAD: Duration = Duration::from_secs(30);
