@@ -13,7 +13,7 @@ use jsonrpsee::types::ErrorObjectOwned;
 
 use super::server::{random, refusal};
 use crate::rules::ids::NodeId;
-use crate::rules::pool::key::{self, KeyHash, KeyRecord};
+use crate::rules::pool::key::{self, KeyHash, KeyRecord, Revoked};
 use crate::state::fleet::{Answer, PoolDesk, key_info};
 use crate::state::query::Queries;
 use crate::wall_clock;
@@ -193,7 +193,7 @@ impl PoolApiServer for PoolHandlers {
 
     async fn pool_keys_revoke(&self, name: String) -> RpcResult<KeyRevoked> {
         let desk = self.desk()?;
-        let Some(key) = asked(desk.fleet.revoke_key(&name)).await? else {
+        let Some(Revoked { key, evicted }) = asked(desk.fleet.revoke_key(&name)).await? else {
             return Err(refused(format!(
                 "no node key {name:?}; `nvpair-proxy nodes keys list` shows those there are"
             )));
@@ -206,7 +206,7 @@ impl PoolApiServer for PoolHandlers {
             ))
         };
         // Two keys may speak for one node. The other one's agent registers again by itself.
-        let evicted = desk.fleet.evict(&key.node).await.map_err(down)?;
+        let evicted = evicted || desk.fleet.evict(&key.node).await.map_err(down)?;
         tracing::info!(key = name, node = %key.node, evicted, "a node key was revoked");
         Ok(KeyRevoked {
             schema_version: SCHEMA_VERSION,

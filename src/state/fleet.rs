@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 
 use crate::rules::ids::NodeId;
 use crate::rules::pool::breaker::Breaker;
-use crate::rules::pool::key::KeyRecord;
+use crate::rules::pool::key::{KeyRecord, Revoked};
 use crate::rules::pool::limits::Limits;
 use crate::rules::pool::record::{Beat, Record, Registration, Session};
 use crate::rules::pool::standing::standing;
@@ -66,8 +66,9 @@ pub trait Fleet: Send + Sync {
     /// Adds a key; `false` if one of its name exists.
     fn put_key(&self, key: KeyRecord) -> Answer<'_, bool>;
 
-    /// Removes a key and gives back what it was. Whoever asks evicts its node.
-    fn revoke_key<'a>(&'a self, name: &'a str) -> Answer<'a, Option<KeyRecord>>;
+    /// Removes a key, if it is there, and its node if that registered with it. Another key may speak for
+    /// the node too: whoever wants it gone all the same evicts it.
+    fn revoke_key<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Revoked>>;
 
     /// All keys, by name.
     fn keys(&self) -> Answer<'_, Vec<KeyRecord>>;

@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
 
 use crate::rules::ids::NodeId;
-use crate::rules::pool::key::KeyRecord;
+use crate::rules::pool::key::{KeyRecord, Revoked};
 use crate::rules::pool::limits::Limits;
 use crate::rules::pool::outage::Outage;
 use crate::rules::pool::publish;
@@ -427,7 +427,7 @@ impl<S: PoolStore + 'static> Fleet for Pool<S> {
         .boxed()
     }
 
-    fn revoke_key<'a>(&'a self, name: &'a str) -> Answer<'a, Option<KeyRecord>> {
+    fn revoke_key<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Revoked>> {
         async move { self.changed(self.keys.revoke(name).await) }.boxed()
     }
 

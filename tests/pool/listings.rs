@@ -114,16 +114,20 @@ async fn keys_are_added_listed_and_revoked_with_their_node(w: &World) {
         .register(registration("n", 1), "b", &session(1))
         .await
         .unwrap();
-    assert_eq!(w.store.revoke_key("a").await.unwrap(), Some(key("a", 2)));
+    let revoked = async |name: &str| {
+        let revoked = w.store.revoke_key(name).await.unwrap();
+        revoked.map(|r| (r.key, r.evicted))
+    };
+    assert_eq!(revoked("a").await, Some((key("a", 2), false)));
     assert!(
         w.record("n").await.is_some(),
         "it registered with another key"
     );
     w.store.changed(since.version).await.unwrap();
     assert!(w.store.fleet().await.unwrap().keys_version > since.keys_version);
-    assert_eq!(w.store.revoke_key("b").await.unwrap(), Some(key("b", 1)));
+    assert_eq!(revoked("b").await, Some((key("b", 1), true)));
     assert_eq!(w.record("n").await, None);
-    assert_eq!(w.store.revoke_key("b").await.unwrap(), None);
+    assert_eq!(revoked("b").await, None);
     let after = w.store.keys().await.unwrap();
     assert!(after.keys.is_empty() && after.version > before.version);
 }

@@ -43,7 +43,7 @@ async fn a_key_is_shown_once_and_found_by_its_hash_after_a_restart() {
     let legacy = secret.reveal().replace("ktms_node_", "llm_node_");
     assert!(again.find(&legacy).is_some());
     assert_eq!(again.find("ktms_node_0000000000000000"), None);
-    assert_eq!(again.revoke("k").await.unwrap().unwrap().name, "k");
+    assert_eq!(again.revoke("k").await.unwrap().unwrap().key.name, "k");
     assert_eq!((again.find(secret.reveal()), again.list().len()), (None, 0));
     assert_eq!(again.revoke("k").await.unwrap(), None);
     let last = open();

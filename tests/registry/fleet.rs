@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use nvpair_proxy::rules::ids::NodeId;
-use nvpair_proxy::rules::pool::key::{self, KeyRecord};
+use nvpair_proxy::rules::pool::key::{self, KeyRecord, Revoked};
 use nvpair_proxy::rules::pool::limits::Limits;
 use nvpair_proxy::rules::pool::record::{Beat, Record, Registration, Session};
 use nvpair_proxy::state::fleet::{Answer, Fleet, Left, StoreDown, Taken, node_status};
@@ -51,10 +51,10 @@ impl TestFleet {
 
     /// As the control socket does it.
     pub async fn revoke(&self, name: &str) -> bool {
-        let Some(key) = self.revoke_key(name).await.unwrap() else {
+        let Some(revoked) = self.revoke_key(name).await.unwrap() else {
             return false;
         };
-        self.evict(&key.node).await.unwrap();
+        self.evict(&revoked.key.node).await.unwrap();
         true
     }
 
@@ -169,10 +169,16 @@ impl Fleet for TestFleet {
         })
     }
 
-    fn revoke_key<'a>(&'a self, name: &'a str) -> Answer<'a, Option<KeyRecord>> {
+    fn revoke_key<'a>(&'a self, name: &'a str) -> Answer<'a, Option<Revoked>> {
         Box::pin(async move {
             self.up()?;
-            Ok(self.keys.lock().unwrap().remove(name))
+            let key = self.keys.lock().unwrap().remove(name);
+            let mut nodes = self.nodes.lock().unwrap();
+            Ok(key.map(|key| {
+                let is_its = nodes.get(&key.node).is_some_and(|n| n.key_name == key.name);
+                let evicted = is_its && nodes.remove(&key.node).is_some();
+                Revoked { key, evicted }
+            }))
         })
     }
 

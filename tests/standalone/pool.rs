@@ -242,7 +242,8 @@ fn a_revoked_key_puts_its_node_out_at_once_and_what_waits_there_goes_elsewhere()
     until("both", || routed(&world, "wb"));
     let waits = ask(daemon.port);
     a.hit(1);
-    assert_eq!(world.run(&["nodes", "keys", "revoke", "wa"]).code, 0);
+    let revoked = world.json(&["nodes", "keys", "revoke", "wa"]);
+    assert_eq!(revoked["evicted"], true, "{revoked}");
     assert_eq!(waits.join().unwrap().text(), "b");
     a.was_left(1);
     let refused = call(registry, &worker.key, "node/heartbeat", &json!({}));

@@ -18,6 +18,15 @@ pub const PREFIX: &str = "ktms_node_";
 /// In front of keys of old, taken as well.
 pub const LEGACY_PREFIX: &str = "llm_node_";
 
+/// A key that works no more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revoked {
+    /// What it was.
+    pub key: KeyRecord,
+    /// Its node had registered with it, and was put out in the same step.
+    pub evicted: bool,
+}
+
 /// What is kept of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyRecord {

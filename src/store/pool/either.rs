@@ -7,7 +7,7 @@ use super::{
 };
 use crate::rules::ids::NodeId;
 use crate::rules::pool::blame::Outcome;
-use crate::rules::pool::key::KeyRecord;
+use crate::rules::pool::key::{KeyRecord, Revoked};
 use crate::rules::pool::record::{Beat, LeaseId, Record, Registration, Session};
 
 /// Where the pool is kept. Clones are the same store.
@@ -100,7 +100,7 @@ impl PoolStore for Store {
         on!(self, s => s.put_key(key))
     }
 
-    async fn revoke_key(&self, name: &str) -> Result<Option<KeyRecord>, StoreDown> {
+    async fn revoke_key(&self, name: &str) -> Result<Option<Revoked>, StoreDown> {
         on!(self, s => s.revoke_key(name))
     }
 

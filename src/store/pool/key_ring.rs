@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{KeySet, PoolStore, StoreDown, Version};
 use crate::rules::ids::NodeId;
-use crate::rules::pool::key::{self, KeyHash, KeyRecord, RANDOM_BYTES};
+use crate::rules::pool::key::{self, KeyHash, KeyRecord, RANDOM_BYTES, Revoked};
 use crate::rules::pool::sizes::Invalid;
 use crate::rules::secret::Secret;
 use crate::wall_clock;
@@ -194,7 +194,7 @@ impl<S: PoolStore> KeyRing<S> {
     ///
     /// # Errors
     /// The store is down: the key is not revoked.
-    pub async fn revoke(&self, name: &str) -> Result<Option<KeyRecord>, StoreDown> {
+    pub async fn revoke(&self, name: &str) -> Result<Option<Revoked>, StoreDown> {
         let _turn = self.turn.lock().await;
         let revoked = self.store.revoke_key(name).await?;
         // It must not work here for a moment longer, whatever the refresh does.

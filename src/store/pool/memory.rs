@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use super::{Admission, Fleet, KeySet, Left, PoolStore, StoreDown, Taken, Version};
 use crate::rules::ids::NodeId;
 use crate::rules::pool::blame::Outcome;
-use crate::rules::pool::key::KeyRecord;
+use crate::rules::pool::key::{KeyRecord, Revoked};
 use crate::rules::pool::limits::Limits;
 use crate::rules::pool::record::{Beat, LeaseId, Perf, Record, Registration, Session};
 use crate::store::key_file::{self, KeyFileError};
@@ -340,22 +340,25 @@ impl PoolStore for MemoryStore {
         Ok(added)
     }
 
-    async fn revoke_key(&self, name: &str) -> Result<Option<KeyRecord>, StoreDown> {
+    async fn revoke_key(&self, name: &str) -> Result<Option<Revoked>, StoreDown> {
         let removed = name.to_owned();
         let removed = self
             .with_keys_file(move |file| file.remove(&removed))
             .await?;
-        if let Some(key) = &removed {
-            self.with(|inner, _| {
-                inner.version += 1;
-                inner.keys_version = inner.version;
-                let node = inner.nodes.get(&key.node);
-                if node.is_some_and(|r| r.key_name == key.name) {
-                    inner.remove(&key.node);
-                }
-            });
-        }
-        Ok(removed)
+        let Some(key) = removed else {
+            return Ok(None);
+        };
+        let evicted = self.with(|inner, _| {
+            inner.version += 1;
+            inner.keys_version = inner.version;
+            let node = inner.nodes.get(&key.node);
+            let evicted = node.is_some_and(|r| r.key_name == key.name);
+            if evicted {
+                inner.remove(&key.node);
+            }
+            evicted
+        });
+        Ok(Some(Revoked { key, evicted }))
     }
 
     async fn keys(&self) -> Result<KeySet, StoreDown> {

@@ -16,7 +16,7 @@ use std::future::Future;
 
 use crate::rules::ids::NodeId;
 use crate::rules::pool::blame::Outcome;
-use crate::rules::pool::key::KeyRecord;
+use crate::rules::pool::key::{KeyRecord, Revoked};
 use crate::rules::pool::record::{Beat, LeaseId, Record, Registration, Session};
 
 pub use crate::store::key_file::KeyFileError;
@@ -220,11 +220,11 @@ pub trait PoolStore: Send + Sync {
     /// Adds a key; `false` if one of this name exists.
     fn put_key(&self, key: KeyRecord) -> impl Future<Output = Result<bool, StoreDown>> + Send;
 
-    /// Removes a key and gives back what it was. A node that registered with it goes with it.
+    /// Removes a key, if it is there. A node that registered with it goes with it.
     fn revoke_key(
         &self,
         name: &str,
-    ) -> impl Future<Output = Result<Option<KeyRecord>, StoreDown>> + Send;
+    ) -> impl Future<Output = Result<Option<Revoked>, StoreDown>> + Send;
 
     /// All keys.
     fn keys(&self) -> impl Future<Output = Result<KeySet, StoreDown>> + Send;

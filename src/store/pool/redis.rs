@@ -20,7 +20,7 @@ use crate::rules::ids::NodeId;
 use crate::rules::pool::blame::{Blame, Outcome};
 use crate::rules::pool::breaker::End;
 use crate::rules::pool::ema::{ALPHA, is_sample};
-use crate::rules::pool::key::KeyRecord;
+use crate::rules::pool::key::{KeyRecord, Revoked};
 use crate::rules::pool::limits::Limits;
 use crate::rules::pool::record::{Beat, LeaseId, Record, Registration, Session};
 use crate::rules::pool::redis_address::RedisAddress;
@@ -328,10 +328,14 @@ impl PoolStore for RedisStore {
             .await
     }
 
-    async fn revoke_key(&self, name: &str) -> Result<Option<KeyRecord>, StoreDown> {
-        let answer: Option<Vec<u8>> = self.run(&scripts::REVOKE_KEY, &[name.as_bytes()]).await?;
-        let key = answer.map(|content| serde_json::from_slice(&content));
-        key.transpose().map_err(|e| self.unreadable(e))
+    async fn revoke_key(&self, name: &str) -> Result<Option<Revoked>, StoreDown> {
+        let answer: Option<(Vec<u8>, bool)> =
+            self.run(&scripts::REVOKE_KEY, &[name.as_bytes()]).await?;
+        let revoked = answer.map(|(content, evicted)| {
+            let key = serde_json::from_slice(&content).map_err(|e| self.unreadable(e))?;
+            Ok(Revoked { key, evicted })
+        });
+        revoked.transpose()
     }
 
     async fn keys(&self) -> Result<KeySet, StoreDown> {
