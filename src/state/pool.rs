@@ -128,6 +128,11 @@ pub struct Pool<S> {
     /// Leases of ours, from before they are asked for until they are given back.
     held: Mutex<FxHashMap<NodeId, u32>>,
     wake: Notify,
+    /// Whose facades are told.
+    shared: OnceLock<Weak<Shared>>,
+    /// The version of the picture that they were told last. Held while they are told, so that nobody
+    /// tells them an older one behind a newer.
+    told: Mutex<Version>,
 }
 
 /// Where workers come in.
@@ -158,6 +163,8 @@ impl<S: PoolStore + 'static> Pool<S> {
             }),
             held: Mutex::default(),
             wake: Notify::new(),
+            shared: OnceLock::new(),
+            told: Mutex::default(),
         })
     }
 
@@ -174,6 +181,7 @@ impl<S: PoolStore + 'static> Pool<S> {
 
     /// Keeps the picture new and the facades told, until the daemon's state is gone.
     pub async fn run(self: Arc<Self>, shared: Weak<Shared>) {
+        let _ = self.shared.set(shared.clone());
         let mut swept = Instant::now();
         loop {
             self.refresh().await;
@@ -266,10 +274,27 @@ impl<S: PoolStore + 'static> Pool<S> {
         }
     }
 
+    /// Whoever is shown a node may use it: tells the facades what they were not told yet.
+    fn catch_up(&self) {
+        let told = *self.lock_told();
+        let known = self.lock().version;
+        if told != known
+            && let Some(shared) = self.shared.get().and_then(Weak::upgrade)
+        {
+            self.publish(&shared);
+        }
+    }
+
+    fn lock_told(&self) -> MutexGuard<'_, Version> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Tells every facade its nodes.
     pub fn publish(&self, shared: &Shared) {
+        let mut told = self.lock_told();
         let nodes: Vec<_> = {
             let seen = self.lock();
+            *told = seen.version;
             let now = seen.now_ms();
             // What others have there is no reason to wait for a place while there is none for anybody.
             let down = seen.outage.is_down();
@@ -438,6 +463,7 @@ impl<S: PoolStore + 'static> Fleet for Pool<S> {
     fn status(&self) -> Answer<'_, PoolStatus> {
         async move {
             self.refresh().await;
+            self.catch_up();
             let held = self.lock_held().clone();
             let seen = self.lock();
             let now = seen.now_ms();

@@ -251,6 +251,26 @@ fn a_revoked_key_puts_its_node_out_at_once_and_what_waits_there_goes_elsewhere()
 }
 
 #[test]
+fn a_node_that_is_shown_as_healthy_is_used() {
+    let world = World::new();
+    let (daemon, registry) = pool(&world, "");
+    let engine = Engine::always(says("a"));
+    for name in ["w1", "w2", "w3", "w4", "w5", "w6"] {
+        let model = format!("of-{name}");
+        let more = json!({"models": [{"id": model, "is_warm": true}]});
+        let _worker = Worker::join(&world, registry, name, &engine, more);
+        until("it is shown", || {
+            let status = world.json(&["status"]);
+            let nodes = status["pool"]["nodes"].as_array().unwrap();
+            nodes
+                .iter()
+                .any(|n| n["id"] == *name && n["state"] == "healthy")
+        });
+        assert_eq!(post(daemon.port, "/api/chat", &chat(&model)).text(), "a");
+    }
+}
+
+#[test]
 fn a_request_that_fits_no_context_is_told_the_largest() {
     let world = World::new();
     let (daemon, registry) = pool(&world, "");
